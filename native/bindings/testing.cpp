@@ -1,0 +1,214 @@
+#include "bindings/testing.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <stdexcept>
+
+#include "base/cpu.h"
+#include "bindings/arrays.h"
+#include "runtime/kv_cache.h"
+#include "runtime/matrix.h"
+#include "runtime/rotation.h"
+#include "runtime/sampler.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace inferno {
+namespace {
+
+using FloatTensor = ConstArray<float, nb::ndim<3>>;
+using Rows = nb::ndarray<nb::numpy, float>;
+
+Format format_named(const std::string& name) {
+    for (int i = 0; i < kNumFormats; ++i)
+        if (name == format_info((Format)i).name) return (Format)i;
+    throw std::invalid_argument(name);
+}
+
+Matrix packed(ThreadPool& pool, const std::string& format, const std::string& source, const ByteArray& bytes,
+              int64_t rows, int64_t columns, int rope_head_dim) {
+    Matrix m(format_named(format), rows, columns);
+    m.pack(pool, 0, rows, format_named(source), bytes.data(), bytes.size(), rope_head_dim);
+    return m;
+}
+
+// x: (tokens, columns) copied with the slack that kernels may read.
+std::vector<float> with_slack(const float* x, size_t count) {
+    std::vector<float> copy(x, x + count);
+    copy.resize(count + kBlock, 0.0f);
+    return copy;
+}
+
+template <class Write>
+std::vector<uint8_t> packed_activations(const KernelTable& kernels, Activation kind, int tokens, int64_t columns,
+                                        Write write) {
+    const int64_t blocks = ceil_div(columns, kBlock);
+    std::vector<uint8_t> out((size_t)activation_bytes(kind, tokens, blocks));
+    for (int t = 0; t < tokens; ++t) {
+        const int first = t / kernels.tokens * kernels.tokens;
+        write(t, PackTarget{kind, out.data() + activation_bytes(kind, first, blocks), t - first,
+                            std::min(kernels.tokens, tokens - first)});
+    }
+    return out;
+}
+
+Rows matmul(const std::string& isa, ThreadPool& pool, const std::string& format, const std::string& source,
+            const ByteArray& weights, int64_t rows, const FloatMatrix& x, std::optional<FloatArray> bias,
+            std::optional<FloatMatrix> into) {
+    const KernelTable& kernels = choose_kernels(isa);
+    const int tokens = (int)x.shape(0);
+    const int64_t columns = (int64_t)x.shape(1);
+    const Matrix m = packed(pool, format, source, weights, rows, columns, 0);
+    const std::vector<float> values = with_slack(x.data(), x.size());
+    const auto acts = packed_activations(kernels, format_info(m.format).activation, tokens, columns,
+                                         [&](int t, PackTarget to) { kernels.pack(&values[t * columns], columns, to); });
+    const std::vector<float> padded_bias = bias ? with_slack(bias->data(), bias->size()) : std::vector<float>();
+    std::vector<float> out((size_t)(tokens * rows + kBlock));
+    if (into) std::copy(into->data(), into->data() + into->size(), out.begin());
+    MatmulArgs args{m.data.data(), m.blocks, rows, 0, m.tiles, acts.data(), 0, tokens, tokens,
+                    bias ? padded_bias.data() : nullptr, out.data(), rows, into.has_value()};
+    kernels.matmul[(int)m.format](args);
+    return copy_to_numpy(out.data(), {(size_t)tokens, (size_t)rows});
+}
+
+Rows unpack(const std::string& isa, ThreadPool& pool, const std::string& format, const std::string& source,
+            const ByteArray& weights, int64_t rows, int64_t columns, int rope_head_dim) {
+    const KernelTable& kernels = choose_kernels(isa);
+    const Matrix m = packed(pool, format, source, weights, rows, columns, rope_head_dim);
+    const int64_t padded = m.blocks * kBlock;
+    std::vector<float> out((size_t)(rows * padded));
+    for (int64_t r = 0; r < rows; ++r)
+        kernels.unpack_row[(int)m.format](m.data.data(), m.blocks, r, &out[r * padded]);
+    return copy_to_numpy(out.data(), {(size_t)rows, (size_t)padded});
+}
+
+// "pack": x | "rms_norm": x, weight | "silu_mul": gate, up  ->  the bytes of the packed activations
+nb::bytes pack(const std::string& isa, const std::string& op, const std::string& kind, const FloatMatrix& x,
+               std::optional<FloatMatrix> other, float epsilon) {
+    const KernelTable& kernels = choose_kernels(isa);
+    const int tokens = (int)x.shape(0);
+    const int64_t columns = (int64_t)x.shape(1);
+    const std::vector<float> values = with_slack(x.data(), x.size());
+    const std::vector<float> more = other ? with_slack(other->data(), other->size()) : std::vector<float>();
+    const auto out = packed_activations(
+        kernels, kind == "q8" ? Activation::q8 : Activation::f32, tokens, columns, [&](int t, PackTarget to) {
+            if (op == "pack") kernels.pack(&values[t * columns], columns, to);
+            if (op == "rms_norm") kernels.rms_norm(&values[t * columns], more.data(), columns, epsilon, to);
+            if (op == "silu_mul") kernels.silu_mul(&values[t * columns], &more[t * columns], columns, to);
+        });
+    return nb::bytes((const char*)out.data(), out.size());
+}
+
+// q: (tokens, heads, head_dim), of the last `tokens` of the positions of k, v: (positions, kv_heads, head_dim)
+Rows attention(const std::string& isa, const FloatTensor& q, const FloatTensor& k, const FloatTensor& v, float scale,
+               bool splits_apart, int unit_tokens) {
+    const KernelTable& kernels = choose_kernels(isa);
+    const int tokens = (int)q.shape(0), heads = (int)q.shape(1), dim = (int)q.shape(2);
+    const int kv_heads = (int)k.shape(1), group = heads / kv_heads;
+    const int64_t positions = (int64_t)k.shape(0);
+    auto pool = std::make_shared<PagePool>(1, kv_heads, dim);
+    const int padded = pool->head_dim_padded();
+    KvCache cache(pool);
+    cache.reserve(positions);
+    const std::vector<float> keys = with_slack(k.data(), k.size()), values = with_slack(v.data(), v.size());
+    for (int64_t p = 0; p < positions; ++p)
+        for (int h = 0; h < kv_heads; ++h)
+            kernels.store_kv(&keys[(p * kv_heads + h) * dim], &values[(p * kv_heads + h) * dim], dim, padded,
+                             (int)(p % kPagePositions), cache.pages()[p / kPagePositions] + pool->head_offset(0, h));
+    std::vector<float> out(q.size());
+    const int64_t stride = attention_state_floats(padded);
+    for (int h = 0; h < kv_heads; ++h)
+        for (int first = 0; first < tokens; first += unit_tokens) {
+            const int count = std::min(unit_tokens, tokens - first), rows = count * group;
+            std::vector<const float*> queries((size_t)rows);
+            std::vector<size_t> places((size_t)rows);
+            for (int r = 0; r < rows; ++r) {
+                places[r] = ((size_t)(first + r / group) * heads + h * group + r % group) * dim;
+                queries[r] = q.data() + places[r];
+            }
+            const int64_t splits = ceil_div(positions - tokens + first + count, kSplit);
+            std::vector<float> state((size_t)(rows * stride)), part(state.size());
+            std::vector<float> scratch((size_t)attention_scratch_floats(padded));
+            AttentionArgs args{queries.data(), rows, group, positions - tokens + first, cache.pages().data(),
+                               pool->head_offset(0, h), dim, padded, scale, 0, splits, state.data(), scratch.data()};
+            if (!splits_apart) {
+                kernels.attention(args);
+            } else {
+                for (int64_t s = 0; s < splits; ++s) {
+                    args.first_split = s, args.last_split = s + 1;
+                    args.state = s == 0 ? state.data() : part.data();
+                    kernels.attention(args);
+                    for (int r = 0; s > 0 && r < rows; ++r)
+                        kernels.merge_states(&state[r * stride], &part[r * stride], padded);
+                }
+            }
+            for (int r = 0; r < rows; ++r) kernels.finish_state(&state[r * stride], dim, padded, &out[places[r]]);
+        }
+    return copy_to_numpy(out.data(), {(size_t)tokens, (size_t)heads, (size_t)dim});
+}
+
+Rows rope(const std::string& isa, const FloatMatrix& x, int head_dim, int64_t position, const FloatArray& frequencies) {
+    const KernelTable& kernels = choose_kernels(isa);
+    std::vector<float> out(x.data(), x.data() + x.size());
+    const std::vector<float> inverse(frequencies.data(), frequencies.data() + frequencies.size());
+    std::vector<float> cos(inverse.size()), sin(inverse.size());
+    const int heads = (int)x.shape(1) / head_dim;
+    for (size_t t = 0; t < x.shape(0); ++t) {
+        rotation(position + (int64_t)t, inverse, cos.data(), sin.data());
+        kernels.rope(&out[t * x.shape(1)], heads, head_dim, cos.data(), sin.data());
+    }
+    return copy_to_numpy(out.data(), {x.shape(0), x.shape(1)});
+}
+
+Rows exp(const std::string& isa, const FloatArray& x) {
+    std::vector<float> out(x.size());
+    choose_kernels(isa).exp(x.data(), out.data(), (int64_t)x.size());
+    return copy_to_numpy(out.data(), {x.size()});
+}
+
+// How often each chunk of each phase ran, flattened; throws std::runtime_error in chunk `throw_at` of phase 0.
+std::vector<int> walk_phases(ThreadPool& pool, const std::vector<int>& counts, int throw_at, bool nested) {
+    std::vector<size_t> first;
+    size_t total = 0;
+    for (const int count : counts) first.push_back(total), total += (size_t)count;
+    std::vector<std::atomic<int>> runs(total);
+    std::vector<std::atomic<int>> finished(counts.size());
+    std::atomic<bool> early{false};
+    const nb::gil_scoped_release release;
+    pool.run(counts, [&](int phase, int chunk) {
+        if (phase == 0 && chunk == throw_at) throw std::runtime_error("a chunk failed");
+        if (phase > 0 && throw_at < 0 && finished[phase - 1].load() != counts[phase - 1]) early = true;
+        if (nested) pool.parallel_for(1, [&](int) { runs[first[phase] + chunk].fetch_add(1); });
+        else runs[first[phase] + chunk].fetch_add(1);
+        finished[phase].fetch_add(1);
+    });
+    if (early) throw std::logic_error("a phase began before the one before it was done");
+    return {runs.begin(), runs.end()};
+}
+
+}  // namespace
+
+void bind_testing(nb::module_& m) {
+    m.def("matmul", &matmul, "isa"_a, "pool"_a, "format"_a, "source"_a, "weights"_a, "rows"_a, "x"_a,
+          "bias"_a = nb::none(), "into"_a = nb::none());
+    m.def("unpack", &unpack, "isa"_a, "pool"_a, "format"_a, "source"_a, "weights"_a, "rows"_a, "columns"_a,
+          "rope_head_dim"_a = 0);
+    m.def("pack", &pack, "isa"_a, "op"_a, "kind"_a, "x"_a, "other"_a = nb::none(), "epsilon"_a = 0.0f);
+    m.def("attention", &attention, "isa"_a, "q"_a, "k"_a, "v"_a, "scale"_a, "splits_apart"_a = false,
+          "unit_tokens"_a = 4);
+    m.def("rope", &rope, "isa"_a, "x"_a, "head_dim"_a, "position"_a, "inverse_frequencies"_a);
+    m.def("exp", &exp, "isa"_a, "x"_a);
+    m.def("walk_phases", &walk_phases, "pool"_a, "counts"_a, "throw_at"_a = -1, "nested"_a = false);
+    m.def("uniform", &uniform, "seed"_a, "position"_a, "choice"_a);
+    m.def("f32_to_f16", [](float x) { return f32_to_f16(x); }, "x"_a);
+    m.def("f16_to_f32", [](f16 x) { return f16_to_f32(x); }, "x"_a);
+    m.def("f32_to_bf16", [](float x) { return f32_to_bf16(x); }, "x"_a);
+    m.def("token_tile", [](const std::string& isa) { return choose_kernels(isa).tokens; }, "isa"_a);
+}
+
+}  // namespace inferno

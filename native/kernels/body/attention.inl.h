@@ -1,0 +1,176 @@
+// Attention of a tile of query rows over pages of the KV cache: online softmax (Milakov and Gimelshein,
+// arXiv:1805.02867) in steps of 64 positions, as FlashAttention does it (Dao et al., arXiv:2205.14135).
+//
+//   page of one layer and head:  keys   f16 [4][head_dim][16 positions]   lanes are positions
+//                                values f16 [64][head_dim]                lanes are dimensions
+//
+// so neither product needs a horizontal sum. Each score is one chain over the dimensions and each value
+// sum one chain over the positions: how rows are grouped does not touch the order. The steps stand at
+// absolute positions, and every kSplit positions the softmax starts afresh and is merged left to right,
+// whether one call visits all splits or each split has a call of its own.
+#pragma once
+#include "kernels/body/exp.inl.h"
+#include "kernels/table.h"
+
+namespace inferno {
+
+constexpr float kMinusInfinity = -__builtin_inff();
+// Largest finite f16: a key or value beyond it is stored as this, so that a masked one times zero is zero.
+constexpr float kF16Max = 65504.0f;
+
+template <class Isa>
+void store_kv(const float* k, const float* v, int head_dim, int padded, int position, uint8_t* page) {
+    const int p = position % kPagePositions;
+    f16* keys = (f16*)page + (int64_t)(p / kKeyGroup) * padded * kKeyGroup + p % kKeyGroup;
+    f16* values = (f16*)page + (int64_t)kPagePositions * padded + (int64_t)p * padded;
+    const auto highest = Isa::splat(kF16Max), lowest = Isa::splat(-kF16Max);
+    for (int d = 0; d < padded; d += 16) {
+        const int rest = head_dim - d;
+        f16 lanes[16];
+        Isa::store_f16(lanes, Isa::min(Isa::max(Isa::keep_first(Isa::load(k + d), rest, 0.0f), lowest), highest));
+        for (int i = 0; i < 16; ++i) keys[(int64_t)(d + i) * kKeyGroup] = lanes[i];
+        Isa::store_f16(values + d,
+                       Isa::min(Isa::max(Isa::keep_first(Isa::load(v + d), rest, 0.0f), lowest), highest));
+    }
+}
+
+// scores[r][16] = q_r . k for 16 positions, R rows.
+template <class Isa, int R>
+void score_rows(const float* const* q, const f16* keys, int head_dim, float scale, float* scores) {
+    typename Isa::F32 acc[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) acc[r] = Isa::zero();
+    for (int d = 0; d < head_dim; ++d) {
+        const auto k = Isa::load_f16(keys + d * kKeyGroup);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) acc[r] = Isa::fma(Isa::splat(q[r][d]), k, acc[r]);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r)
+        Isa::store(scores + r * kPagePositions, Isa::mul(acc[r], Isa::splat(scale)));
+}
+
+// acc[r][16 dims] += sum over positions of p_r * v, R rows.
+template <class Isa, int R>
+void add_values(const float* weights, const f16* values, int positions, int stride, float* acc, int64_t acc_stride) {
+    typename Isa::F32 sum[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) sum[r] = Isa::load(acc + r * acc_stride);
+    for (int p = 0; p < positions; ++p) {
+        const auto v = Isa::load_f16(values + (int64_t)p * stride);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) sum[r] = Isa::fma(Isa::splat(weights[r * kPagePositions + p]), v, sum[r]);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) Isa::store(acc + r * acc_stride, sum[r]);
+}
+
+template <class Isa, int R>
+INFERNO_INLINE void attend_group(const AttentionArgs& a, int rows, const float* const* q, const uint8_t* page,
+                                 int positions, const int* visible, float* state, float* scores) {
+    if constexpr (R > 1) {
+        if (rows < R) return attend_group<Isa, R - 1>(a, rows, q, page, positions, visible, state, scores);
+    }
+    const f16* keys = (const f16*)page;
+    const f16* values = keys + (int64_t)kPagePositions * a.head_dim_padded;
+    const int64_t stride = attention_state_floats(a.head_dim_padded);
+    for (int p = 0; p < positions; p += kKeyGroup)
+        score_rows<Isa, R>(q, keys + (int64_t)p * a.head_dim_padded, a.head_dim, a.scale, scores + p);
+    for (int r = 0; r < R; ++r) {
+        float* row = scores + r * kPagePositions;
+        float* s = state + r * stride;
+        float& maximum = s[a.head_dim_padded];
+        float& total = s[a.head_dim_padded + 1];
+        auto highest = Isa::splat(kMinusInfinity);
+        for (int p = 0; p < positions; p += kKeyGroup) {
+            const auto x = Isa::keep_first(Isa::load(row + p), visible[r] - p, kMinusInfinity);
+            Isa::store(row + p, x);
+            highest = Isa::max(highest, x);
+        }
+        const float new_maximum = Isa::max1(maximum, Isa::reduce_max(highest));
+        if (new_maximum == kMinusInfinity) {  // nothing visible in this step (or all scores -inf): no weight
+            for (int p = 0; p < positions; ++p) row[p] = 0.0f;
+            continue;
+        }
+        if (new_maximum != maximum) {  // otherwise the factor is exp(0) = 1, exactly
+            const float factor = exp1<Isa>(maximum - new_maximum);
+            for (int d = 0; d < a.head_dim_padded; d += 16)
+                Isa::store(s + d, Isa::mul(Isa::load(s + d), Isa::splat(factor)));
+            total = total * factor;
+            maximum = new_maximum;
+        }
+        auto sum = Isa::zero();
+        for (int p = 0; p < positions; p += kKeyGroup) {
+            const auto weight = exp16<Isa>(Isa::sub(Isa::load(row + p), Isa::splat(new_maximum)));
+            Isa::store(row + p, weight);
+            sum = Isa::add(sum, weight);
+        }
+        total = total + Isa::reduce_add(sum);
+    }
+    for (int d = 0; d < a.head_dim_padded; d += 16)
+        add_values<Isa, R>(scores, values + d, positions, a.head_dim_padded, state + d, stride);
+}
+
+template <class Isa>
+INFERNO_INLINE void clear_state(float* state, int padded) {
+    for (int d = 0; d < padded; d += 16) Isa::store(state + d, Isa::zero());
+    state[padded] = kMinusInfinity;
+    state[padded + 1] = 0.0f;
+}
+
+template <class Isa>
+void merge_states(float* into, const float* from, int padded) {
+    const float theirs = from[padded];
+    if (theirs == kMinusInfinity) return;
+    const float ours = into[padded];
+    if (ours == kMinusInfinity) {
+        std::memcpy(into, from, sizeof(float) * (padded + 2));
+        return;
+    }
+    const float maximum = Isa::max1(ours, theirs);
+    const float keep = exp1<Isa>(ours - maximum), take = exp1<Isa>(theirs - maximum);
+    for (int d = 0; d < padded; d += 16) {
+        const auto kept = Isa::mul(Isa::load(into + d), Isa::splat(keep));
+        Isa::store(into + d, Isa::fma(Isa::load(from + d), Isa::splat(take), kept));
+    }
+    into[padded] = maximum;
+    into[padded + 1] = Isa::fma1(from[padded + 1], take, into[padded + 1] * keep);
+}
+
+template <class Isa>
+void finish_state(const float* state, int head_dim, int padded, float* out) {
+    const float inverse = 1.0f / state[padded + 1];
+    for (int d = 0; d < head_dim; ++d) out[d] = state[d] * inverse;
+}
+
+template <class Isa>
+void attention(const AttentionArgs& a) {
+    const int64_t stride = attention_state_floats(a.head_dim_padded);
+    const int groups = (a.rows + kMaxGroupRows - 1) / kMaxGroupRows;
+    alignas(64) float scores[kMaxGroupRows * kPagePositions];
+    for (int g = 0, first = 0, rows; g < groups; ++g, first += rows) {
+        rows = (a.rows - first) / (groups - g);  // groups of even size
+        float* const state = a.state + first * stride;
+        const int64_t end = a.first_position + (first + rows - 1) / a.group + 1;  // of the last row
+        for (int64_t split = a.first_split; split < a.last_split; ++split) {
+            // The first split visited fills the state itself: merging into an empty one is a copy.
+            float* const current = split == a.first_split ? state : a.scratch;
+            for (int r = 0; r < rows; ++r) clear_state<Isa>(current + r * stride, a.head_dim_padded);
+            for (int64_t base = split * kSplit; base < (split + 1) * kSplit && base < end; base += kPagePositions) {
+                int visible[kMaxGroupRows];
+                for (int r = 0; r < rows; ++r) {
+                    const int64_t v = a.first_position + (first + r) / a.group + 1 - base;
+                    visible[r] = (int)(v < 0 ? 0 : v > kPagePositions ? kPagePositions : v);
+                }
+                attend_group<Isa, kMaxGroupRows>(a, rows, a.queries + first,
+                                                 a.pages[base / kPagePositions] + a.page_offset,
+                                                 visible[rows - 1], visible, current, scores);
+            }
+            if (current != state)
+                for (int r = 0; r < rows; ++r)
+                    merge_states<Isa>(state + r * stride, current + r * stride, a.head_dim_padded);
+        }
+    }
+}
+
+}  // namespace inferno

@@ -1,0 +1,85 @@
+// Rows of float32 on their way into a matrix product: normalized, activated or as they are, then
+// rounded to int8 blocks (or copied), in the tile layout of quant/activations.h.
+#pragma once
+#include "kernels/body/exp.inl.h"
+#include "kernels/table.h"
+
+namespace inferno {
+
+// Blocks whose largest magnitude is below this become zeros: 127 / amax must not overflow.
+constexpr float kSmallestAmax = 1e-30f;
+
+template <class Isa>
+INFERNO_INLINE void pack_block(PackTarget to, int64_t block, typename Isa::F32 a, typename Isa::F32 b) {
+    if (to.kind == Activation::f32) {
+        float* x = (float*)(to.tile + block * to.width * sizeof(F32Block<1>)) + to.slot * kBlock;
+        Isa::store(x, a);
+        Isa::store(x + 16, b);
+        return;
+    }
+    uint8_t* base = to.tile + block * to.width * sizeof(Q8Block<1>);
+    int8_t* q = (int8_t*)base + to.slot * kBlock;
+    const float amax = Isa::reduce_max(Isa::max(Isa::abs(a), Isa::abs(b)));
+    const bool any = amax >= kSmallestAmax;
+    const float scale = any ? amax / 127.0f : 0.0f;
+    const auto inverse = Isa::splat(any ? 127.0f / amax : 0.0f);
+    Isa::store_rounded(q, Isa::mul(a, inverse));
+    Isa::store_rounded(q + 16, Isa::mul(b, inverse));
+    int32_t sum = 0;
+    for (int i = 0; i < kBlock; ++i) sum += q[i];
+    const int32_t bias = -8 * sum;
+    const float scaled_sum = scale * (float)sum;
+    uint8_t* facts = base + to.width * kBlock + to.slot * 4;
+    std::memcpy(facts, &scale, 4);
+    std::memcpy(facts + to.width * 4, &bias, 4);
+    std::memcpy(facts + to.width * 8, &scaled_sum, 4);
+}
+
+// `lanes(i)` gives columns i .. i + 15; columns from `columns` on become zero.
+template <class Isa, class Lanes>
+INFERNO_INLINE void pack_row(int64_t columns, PackTarget to, Lanes lanes) {
+    int64_t i = 0;
+    for (; i + kBlock <= columns; i += kBlock) pack_block<Isa>(to, i / kBlock, lanes(i), lanes(i + 16));
+    if (i < columns) {
+        const int rest = (int)(columns - i);
+        const auto a = Isa::keep_first(lanes(i), rest, 0.0f);
+        const auto b = rest > 16 ? Isa::keep_first(lanes(i + 16), rest - 16, 0.0f) : Isa::zero();
+        pack_block<Isa>(to, i / kBlock, a, b);
+    }
+}
+
+template <class Isa>
+void pack(const float* x, int64_t columns, PackTarget to) {
+    pack_row<Isa>(columns, to, [=](int64_t i) { return Isa::load(x + i); });
+}
+
+template <class Isa>
+void rms_norm(const float* x, const float* weight, int64_t columns, float epsilon, PackTarget to) {
+    auto squares = Isa::zero();
+    int64_t i = 0;
+    for (; i + 16 <= columns; i += 16) {
+        const auto v = Isa::load(x + i);
+        squares = Isa::fma(v, v, squares);
+    }
+    if (i < columns) {
+        const auto v = Isa::keep_first(Isa::load(x + i), (int)(columns - i), 0.0f);
+        squares = Isa::fma(v, v, squares);
+    }
+    const float mean = Isa::reduce_add(squares) / (float)columns;
+    const auto inverse = Isa::splat(1.0f / Isa::sqrt(mean + epsilon));
+    pack_row<Isa>(columns, to, [=](int64_t j) {
+        return Isa::mul(Isa::mul(Isa::load(x + j), inverse), Isa::load(weight + j));
+    });
+}
+
+template <class Isa>
+void silu_mul(const float* gate, const float* up, int64_t columns, PackTarget to) {
+    const auto one = Isa::splat(1.0f);
+    pack_row<Isa>(columns, to, [=](int64_t i) {
+        const auto g = Isa::load(gate + i);
+        const auto silu = Isa::div(g, Isa::add(one, exp16<Isa>(Isa::negate(g))));
+        return Isa::mul(silu, Isa::load(up + i));
+    });
+}
+
+}  // namespace inferno

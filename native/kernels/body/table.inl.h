@@ -1,0 +1,32 @@
+// Every kernel body, instantiated for one ISA.
+#pragma once
+#include "kernels/body/attention.inl.h"
+#include "kernels/body/matmul.inl.h"
+#include "kernels/body/pack.inl.h"
+#include "kernels/body/rope.inl.h"
+
+namespace inferno {
+
+template <class Isa>
+constexpr KernelTable make_table() {
+    KernelTable table{};
+    table.name = Isa::kName;
+    table.tokens = Isa::kTokens;
+#define X(Type, format)                                            \
+    table.matmul[(int)Format::format] = matmul<Isa, Type>;         \
+    table.unpack_row[(int)Format::format] = unpack_row<Isa, Type>;
+    INFERNO_FORMATS(X)
+#undef X
+    table.pack = pack<Isa>;
+    table.rms_norm = rms_norm<Isa>;
+    table.silu_mul = silu_mul<Isa>;
+    table.rope = rope<Isa>;
+    table.store_kv = store_kv<Isa>;
+    table.attention = attention<Isa>;
+    table.merge_states = merge_states<Isa>;
+    table.finish_state = finish_state<Isa>;
+    table.exp = exp_row<Isa>;
+    return table;
+}
+
+}  // namespace inferno

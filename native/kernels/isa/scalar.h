@@ -1,0 +1,125 @@
+// Plain C++: the specification that every other ISA equals bit for bit, and what runs where none does.
+#pragma once
+#include <cmath>
+
+#include "base/numeric.h"
+
+namespace inferno {
+
+struct Scalar {
+    static constexpr const char* kName = "scalar";
+    static constexpr int kTokens = 4;
+    static constexpr int kLanes = 16;
+
+    // ---- f32, 16 lanes -------------------------------------------------------------------------
+    struct F32 {
+        float lane[kLanes];
+    };
+    template <class Op>
+    INFERNO_INLINE F32 each(Op op) {
+        F32 out;
+        for (int i = 0; i < kLanes; ++i) out.lane[i] = op(i);
+        return out;
+    }
+    INFERNO_INLINE F32 zero() { return splat(0.0f); }
+    INFERNO_INLINE F32 splat(float x) { return each([=](int) { return x; }); }
+    INFERNO_INLINE F32 load(const float* p) { return each([=](int i) { return p[i]; }); }
+    INFERNO_INLINE void store(float* p, F32 x) { std::memcpy(p, x.lane, sizeof x.lane); }
+    INFERNO_INLINE F32 load_f16(const f16* p) { return each([=](int i) { return f16_to_f32(p[i]); }); }
+    INFERNO_INLINE void store_f16(f16* p, F32 x) {
+        for (int i = 0; i < kLanes; ++i) p[i] = f32_to_f16(x.lane[i]);
+    }
+    INFERNO_INLINE F32 load_bf16_even(const bf16* p) { return each([=](int i) { return bf16_to_f32(p[2 * i]); }); }
+    INFERNO_INLINE F32 load_bf16_odd(const bf16* p) { return each([=](int i) { return bf16_to_f32(p[2 * i + 1]); }); }
+    INFERNO_INLINE F32 add(F32 a, F32 b) { return each([&](int i) { return a.lane[i] + b.lane[i]; }); }
+    INFERNO_INLINE F32 sub(F32 a, F32 b) { return each([&](int i) { return a.lane[i] - b.lane[i]; }); }
+    INFERNO_INLINE F32 mul(F32 a, F32 b) { return each([&](int i) { return a.lane[i] * b.lane[i]; }); }
+    INFERNO_INLINE F32 div(F32 a, F32 b) { return each([&](int i) { return a.lane[i] / b.lane[i]; }); }
+    INFERNO_INLINE F32 fma(F32 a, F32 b, F32 c) {
+        return each([&](int i) { return fma1(a.lane[i], b.lane[i], c.lane[i]); });
+    }
+    INFERNO_INLINE F32 max(F32 a, F32 b) { return each([&](int i) { return max1(a.lane[i], b.lane[i]); }); }
+    INFERNO_INLINE F32 min(F32 a, F32 b) {
+        return each([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
+    }
+    INFERNO_INLINE F32 negate(F32 a) {
+        return each([&](int i) { return float_of(bits_of(a.lane[i]) ^ 0x80000000u); });
+    }
+    INFERNO_INLINE F32 abs(F32 a) {
+        return each([&](int i) { return float_of(bits_of(a.lane[i]) & 0x7FFFFFFFu); });
+    }
+    // The fixed tree: lane i + lane i+8, then i+4, i+2, i+1.
+    INFERNO_INLINE float reduce_add(F32 x) {
+        for (int half = kLanes / 2; half > 0; half /= 2)
+            for (int i = 0; i < half; ++i) x.lane[i] = x.lane[i] + x.lane[i + half];
+        return x.lane[0];
+    }
+    INFERNO_INLINE float reduce_max(F32 x) {
+        for (int half = kLanes / 2; half > 0; half /= 2)
+            for (int i = 0; i < half; ++i) x.lane[i] = max1(x.lane[i], x.lane[i + half]);
+        return x.lane[0];
+    }
+    INFERNO_INLINE F32 keep_first(F32 x, int count, float other) {
+        return each([&](int i) { return i < count ? x.lane[i] : other; });
+    }
+    INFERNO_INLINE F32 where_ge(F32 x, F32 a, F32 b) {
+        return each([&](int i) { return a.lane[i] >= b.lane[i] ? x.lane[i] : 0.0f; });
+    }
+    INFERNO_INLINE F32 scale_by_low_bits(F32 x, F32 t) {
+        return each([&](int i) { return float_of(bits_of(x.lane[i]) + (bits_of(t.lane[i]) << 23)); });
+    }
+
+    // ---- f32, one lane --------------------------------------------------------------------------
+    INFERNO_INLINE float first(F32 x) { return x.lane[0]; }
+    INFERNO_INLINE float sqrt(float x) { return std::sqrt(x); }
+    INFERNO_INLINE float max1(float a, float b) { return a > b ? a : b; }
+    INFERNO_INLINE float fma1(float a, float b, float c) { return std::fma(a, b, c); }
+
+    // ---- int8: 16 rows x 4 consecutive columns -------------------------------------------------
+    struct Bytes {
+        uint8_t row[kLanes][4];
+    };
+    INFERNO_INLINE Bytes load_bytes(const uint8_t* p) {
+        Bytes out;
+        std::memcpy(out.row, p, sizeof out.row);
+        return out;
+    }
+    INFERNO_INLINE Bytes low_nibbles(Bytes b) {
+        for (auto& row : b.row)
+            for (auto& byte : row) byte = byte & 15;
+        return b;
+    }
+    INFERNO_INLINE Bytes high_nibbles(Bytes b) {
+        for (auto& row : b.row)
+            for (auto& byte : row) byte = byte >> 4;
+        return b;
+    }
+    struct NibbleSum {
+        int32_t lane[kLanes];
+    };
+    INFERNO_INLINE NibbleSum nibble_sum_zero() { return {}; }
+    INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, const int8_t* x4) {
+        for (int i = 0; i < kLanes; ++i)
+            for (int j = 0; j < 4; ++j) sum.lane[i] += (int32_t)w.row[i][j] * x4[j];
+    }
+    INFERNO_INLINE F32 nibble_total(NibbleSum sum, int32_t start) {
+        return each([&](int i) { return (float)(sum.lane[i] + start); });
+    }
+    using ByteSum = NibbleSum;
+    using SignedBytes = Bytes;
+    INFERNO_INLINE SignedBytes signed_bytes(Bytes w) { return w; }
+    INFERNO_INLINE ByteSum byte_sum_zero() { return {}; }
+    INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, const int8_t* x4) {
+        for (int i = 0; i < kLanes; ++i)
+            for (int j = 0; j < 4; ++j) sum.lane[i] += (int32_t)(int8_t)w.row[i][j] * x4[j];
+    }
+    INFERNO_INLINE F32 byte_total(ByteSum sum) { return nibble_total(sum, 0); }
+
+    // The default rounding mode is to nearest, ties to even.
+    INFERNO_INLINE void store_rounded(int8_t* p, F32 x) {
+        for (int i = 0; i < kLanes; ++i) p[i] = (int8_t)std::nearbyint(x.lane[i]);
+    }
+    INFERNO_INLINE void prefetch(const void*) {}
+};
+
+}  // namespace inferno

@@ -1,0 +1,92 @@
+// The only door to the kernels: one table per ISA, chosen once when a model is loaded.
+// Every function is bit-equal in every table. Kernels know no models, threads or Python; they assume
+// their preconditions, which are checked when a plan is built.
+#pragma once
+#include "quant/formats.h"
+
+namespace inferno {
+
+// Rows [first_tile * 16, ...) of a packed matrix times the tokens of some activation tiles.
+struct MatmulArgs {
+    const uint8_t* tiles;    // packed weights, tile 0
+    int64_t blocks;          // columns / 32
+    int64_t rows;            // weight rows, before padding to 16
+    int64_t first_tile, last_tile;
+    const uint8_t* x;        // packed activations, token 0
+    int first_token, last_token, num_tokens;  // first_token is a multiple of the table's `tokens`
+    const float* bias;       // (rows) or null
+    float* out;              // (num_tokens, out_stride)
+    int64_t out_stride;
+    bool accumulate;         // out += x W^T instead of out =
+};
+
+// One token's row on its way into a tile of packed activations.
+struct PackTarget {
+    Activation kind;
+    uint8_t* tile;  // first byte of the tile
+    int slot;       // which of the tile's tokens
+    int width;      // tokens in the tile
+};
+
+// Queries of one (sequence, key/value head): `rows` = tokens x group heads, row r = token r / group.
+struct AttentionArgs {
+    const float* const* queries;  // (rows) pointers to (head_dim_padded), zero-padded
+    int rows, group;
+    int64_t first_position;       // absolute position of the first token of the tile
+    const uint8_t* const* pages;  // page p holds positions 64p .. 64p + 63
+    int64_t page_offset;          // of this layer and head within a page
+    int head_dim, head_dim_padded;
+    float scale;
+    int64_t first_split, last_split;  // splits of kSplit positions to visit
+    // States of the softmax, merged over the splits visited: (rows, head_dim_padded + 16) floats each,
+    // value sums first, then the running maximum and the running sum.
+    float* state;
+    float* scratch;  // attention_scratch_floats(head_dim_padded)
+};
+
+constexpr int kPagePositions = 64;  // positions a page of the KV cache, and a step of the online softmax
+constexpr int kSplit = 512;         // positions after which the softmax starts afresh and is merged
+constexpr int kKeyGroup = 16;       // positions side by side in a page's keys: one virtual lane each
+
+// Rows that share a load of keys and values: six rows by 16 lanes are 12 accumulators, two registers of
+// keys and one broadcast on AVX2.
+constexpr int kMaxGroupRows = 6;
+
+INFERNO_INLINE int64_t attention_state_floats(int head_dim_padded) { return head_dim_padded + 16; }
+INFERNO_INLINE int64_t attention_scratch_floats(int head_dim_padded) {
+    return kMaxGroupRows * attention_state_floats(head_dim_padded);
+}
+
+struct KernelTable {
+    const char* name;
+    int tokens;  // width of a register tile of tokens
+
+    // (out rows of `tiles`) x (tokens)
+    void (*matmul[kNumFormats])(const MatmulArgs&);
+    // out: (columns) f32, row `row` of a packed matrix
+    void (*unpack_row[kNumFormats])(const uint8_t* tiles, int64_t blocks, int64_t row, float* out);
+    // x: (columns) f32 -> packed
+    void (*pack)(const float* x, int64_t columns, PackTarget to);
+    // x / sqrt(mean(x^2) + epsilon) * weight -> packed
+    void (*rms_norm)(const float* x, const float* weight, int64_t columns, float epsilon, PackTarget to);
+    // silu(gate) * up -> packed
+    void (*silu_mul)(const float* gate, const float* up, int64_t columns, PackTarget to);
+    // x: (heads, head_dim), rotated in place; halves (i, i + head_dim/2) are pairs; cos, sin: (head_dim/2)
+    void (*rope)(float* x, int heads, int head_dim, const float* cos, const float* sin);
+    // k, v: (head_dim) of one head -> column `position % 64` of a page's keys and values
+    void (*store_kv)(const float* k, const float* v, int head_dim, int head_dim_padded, int position, uint8_t* page);
+    void (*attention)(const AttentionArgs&);
+    // into = merge(into, from): softmax states of two neighbouring ranges, left to right
+    void (*merge_states)(float* into, const float* from, int head_dim_padded);
+    // out: (head_dim) = value sums / running sum
+    void (*finish_state)(const float* state, int head_dim, int head_dim_padded, float* out);
+    // out[i] = exp(x[i]), 0 below -87
+    void (*exp)(const float* x, float* out, int64_t n);
+};
+
+const KernelTable& kernels_scalar();
+#if defined(INFERNO_HAS_AVX2)
+const KernelTable& kernels_avx2();
+#endif
+
+}  // namespace inferno

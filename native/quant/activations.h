@@ -1,0 +1,38 @@
+// What a matrix kernel reads on its right-hand side: the tokens of one register tile, side by side.
+//
+// A tile of T tokens (T = 1 .. Isa::kTokens) and K columns is K/32 blocks, each block
+//   q8:   int8 q[T][32] | f32 scale[T] | i32 bias[T] | f32 sum[T]        44 T bytes
+//   f32:  f32 x[T][32]                                                  128 T bytes
+// so a kernel needs one base pointer and constant offsets. K is padded to 32 with zeros.
+//   scale = amax/127 over the 32 values, q = round(x * 127/amax), to even on ties
+//   bias  = -8 * sum(q): removes the +8 of Q4_0's stored nibbles as a start value
+//   sum   = scale * sum(q), one rounding: multiplies the minimum of formats that have one
+#pragma once
+#include "base/numeric.h"
+
+namespace inferno {
+
+constexpr int kBlock = 32;     // columns a block
+constexpr int kTileRows = 16;  // weight rows a tile: one virtual lane each
+
+enum class Activation : uint8_t { f32, q8 };
+
+template <int T>
+struct Q8Block {
+    int8_t q[T][kBlock];
+    float scale[T];
+    int32_t bias[T];
+    float sum[T];
+};
+static_assert(sizeof(Q8Block<1>) == 44 && sizeof(Q8Block<4>) == 176);
+
+template <int T>
+struct F32Block {
+    float x[T][kBlock];
+};
+
+INFERNO_INLINE int64_t activation_bytes(Activation kind, int tokens, int64_t blocks) {
+    return blocks * tokens * (kind == Activation::q8 ? 44 : 128);
+}
+
+}  // namespace inferno

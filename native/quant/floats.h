@@ -1,0 +1,98 @@
+// F32, F16 and BF16 weights, multiplied by float32 activations.
+//
+// The sum of a block of 32 columns starts from zero, column by column, each step one fused
+// multiply-add; then one addition joins it to the row's total. The blocks' chains are independent,
+// so the adder's latency hides, and the error grows with K/32 and not with K.
+#pragma once
+#include "quant/activations.h"
+
+namespace inferno {
+
+// `Storage` says how one value is stored and how 16 rows of a column come back as floats.
+template <class Storage>
+struct FloatFormat {
+    using Value = typename Storage::Value;
+    static constexpr const char* kName = Storage::kName;
+    static constexpr Activation kActivation = Activation::f32;
+    static constexpr bool kEncodes = true;
+
+    struct Block {
+        Value w[kBlock];
+    };
+    // 16 rows of one block; columns k .. k + kGroup - 1 of a row are neighbours.
+    static constexpr int kGroup = Storage::kGroup;
+    struct TileBlock {
+        Value w[kBlock / kGroup][kTileRows][kGroup];
+    };
+
+    INFERNO_INLINE void decode(const Block& in, float* w) {
+        for (int k = 0; k < kBlock; ++k) w[k] = Storage::to_float(in.w[k]);
+    }
+    INFERNO_INLINE void encode(const float* w, Block& out) {
+        for (int k = 0; k < kBlock; ++k) out.w[k] = Storage::from_float(w[k]);
+    }
+    INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
+        for (int k = 0; k < kBlock; ++k) tile.w[k / kGroup][row][k % kGroup] = in.w[k];
+    }
+    INFERNO_INLINE void unpack_row(const TileBlock& tile, int row, Block& out) {
+        for (int k = 0; k < kBlock; ++k) out.w[k] = tile.w[k / kGroup][row][k % kGroup];
+    }
+
+    // acc[t] += sum over the block, in column order.
+    template <class Isa, int T>
+    INFERNO_INLINE void step(const TileBlock& w, const F32Block<T>& x, float (*acc)[kTileRows]) {
+        typename Isa::F32 sum[T];
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) sum[t] = Isa::zero();
+#pragma GCC unroll 2
+        for (int k = 0; k < kBlock; ++k) {
+            const auto column = Storage::template column<Isa>(&w.w[k / kGroup][0][0], k % kGroup);
+#pragma GCC unroll 16
+            for (int t = 0; t < T; ++t) sum[t] = Isa::fma(column, Isa::splat(x.x[t][k]), sum[t]);
+        }
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) Isa::store(acc[t], Isa::add(Isa::load(acc[t]), sum[t]));
+    }
+};
+
+struct StoredF32 {
+    using Value = float;
+    static constexpr const char* kName = "f32";
+    static constexpr int kGroup = 1;
+    INFERNO_INLINE float to_float(float v) { return v; }
+    INFERNO_INLINE float from_float(float v) { return v; }
+    template <class Isa>
+    INFERNO_INLINE typename Isa::F32 column(const float* w, int) {
+        return Isa::load(w);
+    }
+};
+
+struct StoredF16 {
+    using Value = f16;
+    static constexpr const char* kName = "f16";
+    static constexpr int kGroup = 1;
+    INFERNO_INLINE float to_float(f16 v) { return f16_to_f32(v); }
+    INFERNO_INLINE f16 from_float(float v) { return f32_to_f16(v); }
+    template <class Isa>
+    INFERNO_INLINE typename Isa::F32 column(const f16* w, int) {
+        return Isa::load_f16(w);
+    }
+};
+
+struct StoredBF16 {
+    using Value = bf16;
+    static constexpr const char* kName = "bf16";
+    static constexpr int kGroup = 2;  // two columns share a 32-bit lane: a shift or a mask widens 16 rows
+    INFERNO_INLINE float to_float(bf16 v) { return bf16_to_f32(v); }
+    INFERNO_INLINE bf16 from_float(float v) { return f32_to_bf16(v); }
+    template <class Isa>
+    INFERNO_INLINE typename Isa::F32 column(const bf16* w, int which) {
+        return which ? Isa::load_bf16_odd(w) : Isa::load_bf16_even(w);
+    }
+};
+
+using F32 = FloatFormat<StoredF32>;
+using F16 = FloatFormat<StoredF16>;
+using BF16 = FloatFormat<StoredBF16>;
+
+}  // namespace inferno

@@ -1,0 +1,43 @@
+// 4-bit codes of one block of 32 columns, arranged for 16 rows: shared by the formats that store them.
+//
+//   source row:  byte j         = column j (low) and column j + 16 (high)
+//   tile:        codes[m][r][i] = the same byte, j = 4m + i, of row r
+//
+// so 64 bytes at [m] are 16 rows x 4 consecutive columns: each row owns a 32-bit lane, and a lane's
+// dot product with 4 activations needs no shuffle and no horizontal sum.
+#pragma once
+#include "quant/activations.h"
+
+namespace inferno {
+
+struct NibbleTile {
+    uint8_t codes[4][kTileRows][4];
+};
+
+INFERNO_INLINE void pack_nibbles(const uint8_t* source, int row, NibbleTile& tile) {
+    for (int m = 0; m < 4; ++m) std::memcpy(tile.codes[m][row], source + 4 * m, 4);
+}
+
+INFERNO_INLINE void unpack_nibbles(const NibbleTile& tile, int row, uint8_t* source) {
+    for (int m = 0; m < 4; ++m) std::memcpy(source + 4 * m, tile.codes[m][row], 4);
+}
+
+// sum[t] = per row, sum over the block of code * q. Groups of four columns outermost, so that each
+// broadcast of four activations serves all 16 rows: on Zen, loads limit this loop (lab notebook).
+template <class Isa, int T>
+INFERNO_INLINE void dot_nibble_block(const NibbleTile& w, const Q8Block<T>& x, typename Isa::NibbleSum (&sum)[T]) {
+#pragma GCC unroll 16
+    for (int t = 0; t < T; ++t) sum[t] = Isa::nibble_sum_zero();
+#pragma GCC unroll 4
+    for (int m = 0; m < 4; ++m) {
+        const auto bytes = Isa::load_bytes(&w.codes[m][0][0]);
+        const auto low = Isa::low_nibbles(bytes), high = Isa::high_nibbles(bytes);
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) {
+            Isa::dot_nibbles(sum[t], low, &x.q[t][4 * m]);
+            Isa::dot_nibbles(sum[t], high, &x.q[t][16 + 4 * m]);
+        }
+    }
+}
+
+}  // namespace inferno

@@ -1,0 +1,77 @@
+// Q4_0: 32 weights as 4-bit integers with one f16 scale, 4.5 bits a weight.
+// Stored nibble = w/scale + 8, so nibbles are unsigned and fit the unsigned side of a byte dot product.
+// Source of the block: ggml's block_q4_0.
+#pragma once
+#include "quant/nibbles.h"
+
+namespace inferno {
+
+struct Q4_0 {
+    static constexpr const char* kName = "q4_0";
+    static constexpr Activation kActivation = Activation::q8;
+    static constexpr bool kEncodes = true;
+
+    struct Block {
+        f16 scale;
+        uint8_t nibbles[16];  // byte j: column j low, column j + 16 high
+    };
+    static_assert(sizeof(Block) == 18);
+
+    struct TileBlock {
+        f16 scale[kTileRows];
+        NibbleTile nibbles;
+    };
+    static_assert(sizeof(TileBlock) == 288);
+
+    INFERNO_INLINE void decode(const Block& in, float* w) {
+        const float d = f16_to_f32(in.scale);
+        for (int j = 0; j < 16; ++j) {
+            w[j] = (float)((in.nibbles[j] & 15) - 8) * d;
+            w[j + 16] = (float)((in.nibbles[j] >> 4) - 8) * d;
+        }
+    }
+
+    // The value of largest magnitude keeps its sign and maps to -8 exactly, so it is never clipped
+    // (llama.cpp's rule; max/8 clips half of all blocks' largest weight by an eighth).
+    INFERNO_INLINE void encode(const float* w, Block& out) {
+        float largest = 0.0f, signed_largest = 0.0f;
+        for (int j = 0; j < kBlock; ++j) {
+            const float magnitude = w[j] < 0 ? -w[j] : w[j];
+            if (magnitude > largest) largest = magnitude, signed_largest = w[j];
+        }
+        const float d = signed_largest / -8.0f, inverse = d != 0 ? 1.0f / d : 0.0f;
+        out.scale = f32_to_f16(d);
+        for (int j = 0; j < 16; ++j) out.nibbles[j] = (uint8_t)(code(w[j] * inverse) | code(w[j + 16] * inverse) << 4);
+    }
+
+    INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
+        tile.scale[row] = in.scale;
+        pack_nibbles(in.nibbles, row, tile.nibbles);
+    }
+    INFERNO_INLINE void unpack_row(const TileBlock& tile, int row, Block& out) {
+        out.scale = tile.scale[row];
+        unpack_nibbles(tile.nibbles, row, out.nibbles);
+    }
+
+    // acc[t] += scale_w * scale_x * (sum(nibble * q) - 8 sum(q)): one rounding for the product of the
+    // scales, one for the fused multiply-add.
+    template <class Isa, int T>
+    INFERNO_INLINE void step(const TileBlock& w, const Q8Block<T>& x, float (*acc)[kTileRows]) {
+        typename Isa::NibbleSum sum[T];
+        dot_nibble_block<Isa>(w.nibbles, x, sum);
+        const auto scale = Isa::load_f16(w.scale);
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) {
+            const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
+            Isa::store(acc[t], Isa::fma(Isa::nibble_total(sum[t], x.bias[t]), product, Isa::load(acc[t])));
+        }
+    }
+
+private:
+    INFERNO_INLINE int code(float scaled) {
+        const int c = (int)(scaled + 8.5f);
+        return c > 15 ? 15 : c < 0 ? 0 : c;
+    }
+};
+
+}  // namespace inferno

@@ -1,0 +1,59 @@
+// Q4_1: 32 weights as 4-bit integers with an f16 scale and an f16 minimum, 5 bits a weight:
+// w = scale * code + minimum. Source of the block: ggml's block_q4_1.
+#pragma once
+#include "quant/nibbles.h"
+
+namespace inferno {
+
+struct Q4_1 {
+    static constexpr const char* kName = "q4_1";
+    static constexpr Activation kActivation = Activation::q8;
+    static constexpr bool kEncodes = false;
+
+    struct Block {
+        f16 scale, minimum;
+        uint8_t nibbles[16];  // byte j: column j low, column j + 16 high
+    };
+    static_assert(sizeof(Block) == 20);
+
+    struct TileBlock {
+        f16 scale[kTileRows], minimum[kTileRows];
+        NibbleTile nibbles;
+    };
+    static_assert(sizeof(TileBlock) == 320);
+
+    INFERNO_INLINE void decode(const Block& in, float* w) {
+        const float d = f16_to_f32(in.scale), m = f16_to_f32(in.minimum);
+        for (int j = 0; j < 16; ++j) {
+            w[j] = (float)(in.nibbles[j] & 15) * d + m;
+            w[j + 16] = (float)(in.nibbles[j] >> 4) * d + m;
+        }
+    }
+
+    INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
+        tile.scale[row] = in.scale;
+        tile.minimum[row] = in.minimum;
+        pack_nibbles(in.nibbles, row, tile.nibbles);
+    }
+    INFERNO_INLINE void unpack_row(const TileBlock& tile, int row, Block& out) {
+        out.scale = tile.scale[row];
+        out.minimum = tile.minimum[row];
+        unpack_nibbles(tile.nibbles, row, out.nibbles);
+    }
+
+    // acc[t] += scale_w * scale_x * sum(code * q), then += minimum * (scale_x * sum(q)).
+    template <class Isa, int T>
+    INFERNO_INLINE void step(const TileBlock& w, const Q8Block<T>& x, float (*acc)[kTileRows]) {
+        typename Isa::NibbleSum sum[T];
+        dot_nibble_block<Isa>(w.nibbles, x, sum);
+        const auto scale = Isa::load_f16(w.scale), minimum = Isa::load_f16(w.minimum);
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) {
+            const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
+            const auto a = Isa::fma(Isa::nibble_total(sum[t], 0), product, Isa::load(acc[t]));
+            Isa::store(acc[t], Isa::fma(minimum, Isa::splat(x.sum[t]), a));
+        }
+    }
+};
+
+}  // namespace inferno

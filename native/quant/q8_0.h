@@ -1,0 +1,77 @@
+// Q8_0: 32 weights as int8 with one f16 scale, 8.5 bits a weight. Source of the block: ggml's block_q8_0.
+#pragma once
+#include "quant/activations.h"
+
+namespace inferno {
+
+struct Q8_0 {
+    static constexpr const char* kName = "q8_0";
+    static constexpr Activation kActivation = Activation::q8;
+    static constexpr bool kEncodes = true;
+
+    struct Block {
+        f16 scale;
+        int8_t codes[kBlock];
+    };
+    static_assert(sizeof(Block) == 34);
+
+    // codes[g][r]: columns 4g .. 4g+3 of row r.
+    struct TileBlock {
+        f16 scale[kTileRows];
+        uint8_t codes[8][kTileRows][4];
+    };
+    static_assert(sizeof(TileBlock) == 544);
+
+    INFERNO_INLINE void decode(const Block& in, float* w) {
+        const float d = f16_to_f32(in.scale);
+        for (int j = 0; j < kBlock; ++j) w[j] = (float)in.codes[j] * d;
+    }
+
+    // scale = amax/127, codes rounded half away from zero, as ggml's reference does.
+    INFERNO_INLINE void encode(const float* w, Block& out) {
+        float amax = 0.0f;
+        for (int j = 0; j < kBlock; ++j) {
+            const float magnitude = w[j] < 0 ? -w[j] : w[j];
+            amax = magnitude > amax ? magnitude : amax;
+        }
+        const float d = amax / 127.0f, inverse = d != 0 ? 1.0f / d : 0.0f;
+        out.scale = f32_to_f16(d);
+        for (int j = 0; j < kBlock; ++j) {
+            const float scaled = w[j] * inverse;
+            const int truncated = (int)scaled;  // |scaled| <= 127.5
+            const float rest = scaled - (float)truncated;
+            out.codes[j] = (int8_t)(truncated + (rest >= 0.5f) - (rest <= -0.5f));
+        }
+    }
+
+    INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
+        tile.scale[row] = in.scale;
+        for (int g = 0; g < 8; ++g) std::memcpy(tile.codes[g][row], in.codes + 4 * g, 4);
+    }
+    INFERNO_INLINE void unpack_row(const TileBlock& tile, int row, Block& out) {
+        out.scale = tile.scale[row];
+        for (int g = 0; g < 8; ++g) std::memcpy(out.codes + 4 * g, tile.codes[g][row], 4);
+    }
+
+    // acc[t] += scale_w * scale_x * sum(code * q).
+    template <class Isa, int T>
+    INFERNO_INLINE void step(const TileBlock& w, const Q8Block<T>& x, float (*acc)[kTileRows]) {
+        typename Isa::ByteSum sum[T];
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) sum[t] = Isa::byte_sum_zero();
+#pragma GCC unroll 8
+        for (int g = 0; g < 8; ++g) {
+            const auto bytes = Isa::signed_bytes(Isa::load_bytes(&w.codes[g][0][0]));
+#pragma GCC unroll 16
+            for (int t = 0; t < T; ++t) Isa::dot_bytes(sum[t], bytes, &x.q[t][4 * g]);
+        }
+        const auto scale = Isa::load_f16(w.scale);
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) {
+            const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
+            Isa::store(acc[t], Isa::fma(Isa::byte_total(sum[t]), product, Isa::load(acc[t])));
+        }
+    }
+};
+
+}  // namespace inferno

@@ -1,0 +1,87 @@
+#include "runtime/kv_cache.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace inferno {
+
+PagePool::PagePool(int layers, int kv_heads, int head_dim)
+    : kv_heads_(kv_heads),
+      head_dim_padded_((int)round_up(head_dim, 16)),
+      head_bytes_((int64_t)2 * kPagePositions * head_dim_padded_ * (int64_t)sizeof(f16)),
+      page_bytes_(head_bytes_ * layers * kv_heads) {}
+
+int64_t PagePool::allocated_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return (int64_t)pages_.size() * page_bytes_;
+}
+
+int PagePool::take() {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+        const int page = free_.back();
+        free_.pop_back();
+        references_[page] = 1;
+        return page;
+    }
+    try {
+        pages_.emplace_back((size_t)page_bytes_);
+    } catch (const std::bad_alloc&) {
+        throw Error("out-of-memory", "The KV cache could not grow by a page of " + std::to_string(page_bytes_) + " bytes",
+                    "end some sessions, or load with a smaller context");
+    }
+    references_.push_back(1);
+    return (int)pages_.size() - 1;
+}
+
+void PagePool::share(int page) {
+    const std::lock_guard lock(mutex_);
+    ++references_[page];
+}
+
+void PagePool::give_back(int page) {
+    const std::lock_guard lock(mutex_);
+    if (--references_[page] == 0) free_.push_back(page);
+}
+
+bool PagePool::is_shared(int page) const {
+    const std::lock_guard lock(mutex_);
+    return references_[page] > 1;
+}
+
+KvCache::KvCache(const KvCache& other)
+    : pool_(other.pool_), pages_(other.pages_), addresses_(other.addresses_), length_(other.length_) {
+    for (const int page : pages_) pool_->share(page);
+}
+
+void KvCache::truncate(int64_t length) {
+    check(length >= 0 && length <= length_, "a cache is cut to at most its length");
+    length_ = length;
+    while ((int64_t)pages_.size() > ceil_div(length, kPagePositions)) {
+        pool_->give_back(pages_.back());
+        pages_.pop_back();
+        addresses_.pop_back();
+    }
+}
+
+void KvCache::reserve(int64_t count) {
+    // Only the page in which the new positions begin can hold older ones.
+    if (count > 0 && length_ % kPagePositions != 0) {
+        const size_t last = (size_t)(length_ / kPagePositions);
+        if (pool_->is_shared(pages_[last])) {
+            const int copy = pool_->take();
+            std::memcpy(pool_->data(copy), addresses_[last], (size_t)pool_->page_bytes());
+            pool_->give_back(pages_[last]);
+            pages_[last] = copy;
+            addresses_[last] = pool_->data(copy);
+        }
+    }
+    while ((int64_t)pages_.size() < ceil_div(length_ + count, kPagePositions)) {
+        const int page = pool_->take();
+        pages_.push_back(page);
+        addresses_.push_back(pool_->data(page));
+    }
+}
+
+}  // namespace inferno

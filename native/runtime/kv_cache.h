@@ -1,0 +1,71 @@
+// Keys and values in pages of 64 positions, counted by reference.
+//
+//   page = [layer][kv_head] { keys f16 [4][head_dim][16] | values f16 [64][head_dim] }
+//
+// A cache is a list of pages and a length. Forking shares the pages; whoever writes into a shared page
+// copies it first. Knows no tokens: which positions may be shared is decided in Python.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/buffer.h"
+#include "kernels/table.h"
+
+namespace inferno {
+
+class PagePool {
+public:
+    PagePool(int layers, int kv_heads, int head_dim);
+
+    int64_t page_bytes() const { return page_bytes_; }
+    int64_t bytes_per_position() const { return page_bytes_ / kPagePositions; }
+    int64_t head_offset(int layer, int kv_head) const {
+        return ((int64_t)layer * kv_heads_ + kv_head) * head_bytes_;
+    }
+    int head_dim_padded() const { return head_dim_padded_; }
+    int64_t allocated_bytes() const;
+
+private:
+    friend class KvCache;
+    int take();  // a page with one reference; throws out-of-memory
+    void share(int page);
+    void give_back(int page);
+    bool is_shared(int page) const;
+    uint8_t* data(int page) { return pages_[page].data(); }
+
+    const int kv_heads_;
+    const int head_dim_padded_;
+    const int64_t head_bytes_, page_bytes_;
+    mutable std::mutex mutex_;  // sessions may be dropped from any thread
+    std::vector<Buffer> pages_;
+    std::vector<int> references_;
+    std::vector<int> free_;
+};
+
+class KvCache {
+public:
+    explicit KvCache(std::shared_ptr<PagePool> pool) : pool_(std::move(pool)) {}
+    KvCache(const KvCache& other);  // the fork
+    KvCache& operator=(const KvCache&) = delete;
+    ~KvCache() { truncate(0); }
+
+    const std::shared_ptr<PagePool>& pool() const { return pool_; }
+    int64_t length() const { return length_; }
+    void truncate(int64_t length);
+
+    // Make positions length() .. length() + count - 1 writable: own pages, none shared.
+    void reserve(int64_t count);
+    void advance(int64_t count) { length_ += count; }
+    // Page p holds positions 64p ...; valid until the next reserve or truncate.
+    const std::vector<uint8_t*>& pages() const { return addresses_; }
+
+private:
+    std::shared_ptr<PagePool> pool_;
+    std::vector<int> pages_;
+    std::vector<uint8_t*> addresses_;
+    int64_t length_ = 0;
+};
+
+}  // namespace inferno

@@ -1,0 +1,107 @@
+#include "runtime/matrix.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "base/check.h"
+
+namespace inferno {
+namespace {
+
+// How one stored row becomes 32-column blocks of the target format.
+struct RowSource {
+    const uint8_t* bytes;
+    int64_t columns;
+
+    template <class Source>
+    typename Source::Block block(int64_t b) const {
+        typename Source::Block out{};
+        // Float rows need not end at a block: the rest of the last one is zero. Quantized rows do.
+        const int64_t whole = sizeof(typename Source::Block);
+        const int64_t size = columns * whole / kBlock;
+        std::memcpy(&out, bytes + b * whole, (size_t)std::min(whole, size - b * whole));
+        return out;
+    }
+};
+
+template <class Target, class Source>
+void pack_row(const RowSource& source, int64_t blocks, int row, uint8_t* tile) {
+    auto* out = (typename Target::TileBlock*)tile;
+    for (int64_t b = 0; b < blocks; ++b) {
+        const auto stored = source.block<Source>(b);
+        if constexpr (std::is_same_v<Target, Source>) {
+            Target::pack_row(stored, row, out[b]);
+        } else if constexpr (Target::kEncodes) {
+            float values[kBlock];
+            Source::decode(stored, values);
+            typename Target::Block block;
+            Target::encode(values, block);
+            Target::pack_row(block, row, out[b]);
+        }
+    }
+}
+
+using PackRow = void (*)(const RowSource&, int64_t blocks, int row, uint8_t* tile);
+
+template <class Target>
+PackRow choose_source(Format source) {
+    switch (source) {
+#define X(Type, name) \
+    case Format::name: return pack_row<Target, Type>;
+        INFERNO_FORMATS(X)
+#undef X
+    }
+    return nullptr;
+}
+
+PackRow choose(Format target, Format source) {
+    switch (target) {
+#define X(Type, name) \
+    case Format::name: return choose_source<Type>(source);
+        INFERNO_FORMATS(X)
+#undef X
+    }
+    return nullptr;
+}
+
+// Halves (i, i + head_dim/2) from neighbours (2i, 2i + 1).
+int64_t stored_row(int64_t row, int rope_head_dim) {
+    if (rope_head_dim == 0) return row;
+    const int64_t head = row / rope_head_dim * rope_head_dim, i = row % rope_head_dim, half = rope_head_dim / 2;
+    return head + (i < half ? 2 * i : 2 * (i - half) + 1);
+}
+
+}  // namespace
+
+Matrix::Matrix(Format format, int64_t rows, int64_t columns)
+    : format(format), rows(rows), columns(columns), blocks(ceil_div(columns, kBlock)), tiles(ceil_div(rows, kTileRows)),
+      data((size_t)(tiles * tile_bytes())) {
+    // Rows beyond the last stay zero; only the last tile can have any.
+    if (rows % kTileRows) std::memset(data.data() + (tiles - 1) * tile_bytes(), 0, (size_t)tile_bytes());
+}
+
+void Matrix::pack(ThreadPool& pool, int64_t first_row, int64_t num_rows, Format source_format, const uint8_t* source,
+                  size_t source_bytes, int rope_head_dim) {
+    check(first_row >= 0 && num_rows > 0 && first_row + num_rows <= rows, "the rows fit the matrix");
+    check(rope_head_dim >= 0 && (rope_head_dim == 0 || (rope_head_dim % 2 == 0 && num_rows % rope_head_dim == 0)),
+          "rotated rows are whole heads");
+    const FormatInfo stored = format_info(source_format), target = format_info(format);
+    check(stored.activation == Activation::f32 || columns % kBlock == 0, "a stored row is whole blocks");
+    const int64_t row_bytes = columns * stored.block_bytes / kBlock;
+    check((int64_t)source_bytes == num_rows * row_bytes, "the stored bytes are the rows");
+    check(source_format == format || target.encodes, "floats can be quantized to the matrix's format");
+    const PackRow pack_row = choose(format, source_format);
+    const int64_t first_tile = first_row / kTileRows, last_tile = ceil_div(first_row + num_rows, kTileRows);
+    const int chunks = (int)std::min<int64_t>(last_tile - first_tile, 4096);
+    pool.parallel_for(chunks, [&](int chunk) {
+        const int64_t begin = (first_tile + (last_tile - first_tile) * chunk / chunks) * kTileRows;
+        const int64_t end = (first_tile + (last_tile - first_tile) * (chunk + 1) / chunks) * kTileRows;
+        for (int64_t row = std::max(begin, first_row); row < std::min(end, first_row + num_rows); ++row) {
+            const RowSource from{source + stored_row(row - first_row, rope_head_dim) * row_bytes, columns};
+            pack_row(from, blocks, (int)(row % kTileRows), data.data() + row / kTileRows * tile_bytes());
+        }
+    });
+}
+
+}  // namespace inferno

@@ -1,0 +1,127 @@
+"""The command line: finds the command, and turns what goes wrong into a line and an exit code.
+
+One module a command, imported only when it is called: this one must answer `--help` at once, so it
+imports neither numpy nor anything that draws. Knows nothing of models or of what the commands do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from inferno.cli.style import describe_error
+from inferno.errors import InfernoError, InvalidOption, ModelNotFound, OutOfMemory, UnsupportedModel
+
+COMMANDS = {
+    "chat": ("chat [MODEL]", "talk to a model in the terminal"),
+    "run": ("run MODEL [PROMPT]", "answer once; for scripts and pipes"),
+}
+"""Each name is a module of this package with a `main(arguments) -> exit code`."""
+
+EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (InvalidOption, 2),
+    (ModelNotFound, 3),
+    (OutOfMemory, 4),
+    (MemoryError, 4),
+    (UnsupportedModel, 5),
+)
+OTHER_ERROR = 1
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+PIPE_CLOSED = 141  # 128 + SIGPIPE
+
+OVERVIEW = """\
+inferno runs large language models on the CPU.
+
+usage: inferno COMMAND [OPTIONS]
+
+commands:
+{commands}
+
+  inferno COMMAND --help    what a command understands
+  inferno --version         the version
+
+MODEL is a .gguf file, a directory with config.json and safetensors, or a name such as
+smollm2-135m-instruct, which is fetched the first time it is asked for.
+
+Start with:  inferno chat
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; `arguments` is by default the command line's."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    # A console that cannot show a character shows a question mark; it does not stop the reply.
+    if reconfigure := getattr(sys.stdout, "reconfigure", None):
+        reconfigure(errors="replace")
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _drop_output()
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        return _report(error, debug="--debug" in arguments)
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        width = max(len(usage) for usage, _ in COMMANDS.values())
+        lines = (f"  {usage:<{width}}    {summary}" for usage, summary in COMMANDS.values())
+        sys.stdout.write(OVERVIEW.format(commands="\n".join(lines)))
+        return 0
+    if arguments[0] in ("-V", "--version"):
+        print(f"inferno {_version()}")
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = "`inferno --help` lists the commands"
+        if close:
+            hint = f"did you mean `inferno {close[0]}`?"
+        raise InvalidOption(f"Unknown command `{name}`", hint=hint)
+    try:
+        code: int = importlib.import_module(f"inferno.cli.{name}").main(arguments[1:])
+    except SystemExit as done:  # argparse, after --help
+        return done.code if isinstance(done.code, int) else 0
+    return code
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("inferno-engine")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _report(error: Exception, *, debug: bool) -> int:
+    code = next((code for kind, code in EXIT_CODES if isinstance(error, kind)), OTHER_ERROR)
+    try:
+        if debug:
+            import traceback
+
+            traceback.print_exception(error)
+        if isinstance(error, InfernoError):
+            message, hint = error.message, error.hint
+        else:
+            message = f"{type(error).__name__}: {error}"
+            hint = None if debug else "this was not foreseen; --debug shows where it happened"
+        sys.stderr.write(describe_error(message, hint, sys.stderr))
+    except BrokenPipeError:
+        _drop_output()
+    return code
+
+
+def _drop_output() -> None:
+    # Otherwise the interpreter complains on its way out, when it flushes into the closed pipe.
+    with open(os.devnull, "wb") as nowhere:
+        for stream in (sys.__stdout__, sys.__stderr__):
+            if stream is not None:
+                os.dup2(nowhere.fileno(), stream.fileno())

@@ -1,0 +1,123 @@
+"""Flags: what several commands take, derived from the options themselves.
+
+A flag that is not given leaves no trace, so that the model's generation config can fill the gap.
+Ranges are checked by `SamplingParams` and by the engine, not here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import re
+from typing import Any, NoReturn
+
+from inferno.errors import InvalidOption
+from inferno.options import SamplingParams
+
+ENGINE_FLAGS: dict[str, tuple[type, str, str]] = {
+    "threads": (int, "N", "threads (as many as the machine can spare)"),
+    "context": (int, "N", "tokens of context (the model's)"),
+    "weights": (str, "FORMAT", "quantize while loading, e.g. q4_0 (as in the file)"),
+    "isa": (str, "ISA", "instruction set, e.g. avx2 (the best there is)"),
+}
+
+SAMPLING_HELP = {
+    "temperature": "how far to stray from the likeliest; 0: never",
+    "top_k": "keep the K likeliest; 0: off",
+    "top_p": "keep the likeliest that sum to P; 1: off",
+    "min_p": "keep what has P of the best's chance; 0: off",
+    "repetition_penalty": "above 1 repeats less",
+    "presence_penalty": "above 0 prefers new words",
+    "frequency_penalty": "above 0 avoids frequent words",
+    "seed": "same seed, same reply",
+    "max_tokens": "longest reply (what fits in the context)",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose complaints are InvalidOption errors that suggest what was meant."""
+
+    def __init__(self, command: str, *, usage: str, description: str, examples: str = "") -> None:
+        super().__init__(
+            prog=f"inferno {command}",
+            usage=f"inferno {usage}",
+            description=description,
+            epilog=examples or None,
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
+                prog, max_help_position=28
+            ),
+            allow_abbrev=False,
+        )
+        self.add_argument("--debug", action="store_true", help="show where an error happened")
+
+    def error(self, message: str) -> NoReturn:
+        hint = f"`{self.prog} --help` lists the options"
+        unknown = re.search(r"unrecognized arguments:.*?(--[\w-]+)", message, re.DOTALL)
+        if unknown:
+            close = difflib.get_close_matches(unknown[1], self._option_string_actions, n=1)
+            hint = f"did you mean `{close[0]}`?" if close else hint
+        raise InvalidOption(message[:1].upper() + message[1:], hint=hint)
+
+    def parse(self, arguments: list[str]) -> argparse.Namespace:
+        # Intermixed, because `run MODEL --seed 1 PROMPT` is what people type.
+        return self.parse_intermixed_args(arguments)
+
+
+def add_engine_flags(parser: Parser) -> None:
+    """Add what `Engine.load` takes."""
+    group = parser.add_argument_group("engine (default in brackets)")
+    for name, (kind, metavar, explanation) in ENGINE_FLAGS.items():
+        group.add_argument(
+            _flag(name),
+            dest=name,
+            type=kind,
+            metavar=metavar,
+            default=argparse.SUPPRESS,
+            help=explanation,
+        )
+
+
+def add_sampling_flags(parser: Parser) -> None:
+    """Add a flag for each number of `SamplingParams`, and for `stop`."""
+    group = parser.add_argument_group("sampling (default in brackets, if the model has none)")
+    for field in dataclasses.fields(SamplingParams):
+        if field.name not in SAMPLING_HELP:
+            continue
+        # Annotations are text here: "float", "int", "int | None".
+        kind = float if str(field.type).startswith("float") else int
+        explanation = SAMPLING_HELP[field.name]
+        if field.default is not None:
+            explanation += f" ({field.default:g})"
+        group.add_argument(
+            _flag(field.name),
+            dest=field.name,
+            type=kind,
+            default=argparse.SUPPRESS,
+            metavar="X" if kind is float else "N",
+            help=explanation,
+        )
+    group.add_argument(
+        "--stop",
+        action="append",
+        metavar="TEXT",
+        default=argparse.SUPPRESS,
+        help="end the reply before TEXT; can be repeated",
+    )
+
+
+def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the given engine flags as keywords of `Engine.load`."""
+    return {name: value for name, value in vars(arguments).items() if name in ENGINE_FLAGS}
+
+
+def sampling_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the given sampling flags as overrides, checked. Raises InvalidOption."""
+    names = {*SAMPLING_HELP, "stop"}
+    given = {name: value for name, value in vars(arguments).items() if name in names}
+    SamplingParams(**given)  # a mistake should not wait for a download
+    return given
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

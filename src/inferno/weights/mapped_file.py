@@ -1,0 +1,77 @@
+"""A file, mapped read-only: bytes on demand, pages handed back when asked.
+
+Knows nothing of what the bytes mean.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from inferno.errors import InvalidCheckpoint, ModelNotFound
+from inferno.weights.tensor import Bytes
+
+
+class MappedFile:
+    """Map the regular file `path`. `map` is what parsers read, `size` its length in bytes.
+
+    The file must not be cut short by others while it is mapped; growing or replacing it is fine.
+
+    Raises:
+        ModelNotFound: there is no such file, or it may not be read.
+        InvalidCheckpoint: it is empty, or not a regular file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            # O_NONBLOCK: opening a named pipe would otherwise wait for a writer for ever.
+            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
+                                 | getattr(os, "O_BINARY", 0))
+        except (OSError, ValueError) as error:
+            raise ModelNotFound(f"Cannot open `{path}`: {_reason(error)}") from None
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise InvalidCheckpoint(f"`{path}`: expected a regular file")
+            if status.st_size == 0:
+                raise InvalidCheckpoint(
+                    f"`{path}`: expected a checkpoint, found an empty file",
+                    hint="the download never finished; fetch the file again")
+            self.map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+            self.size = len(self.map)
+        except (OSError, ValueError) as error:
+            if isinstance(error, InvalidCheckpoint):
+                raise
+            raise ModelNotFound(f"Cannot map `{path}`: {_reason(error)}") from None
+        finally:
+            os.close(descriptor)
+
+    def view(self, offset: int, nbytes: int) -> Bytes:
+        """Return bytes [offset, offset + nbytes) as a read-only view, without a copy."""
+        return np.frombuffer(self.map, np.uint8, nbytes, offset)
+
+    def release(self, offset: int, nbytes: int) -> None:
+        """Tell the kernel that the whole pages within the range are not needed any more."""
+        advice = getattr(mmap, "MADV_DONTNEED", None)
+        if advice is None or self.map.closed:
+            return
+        first = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
+        last = (offset + nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if last > first:
+            with suppress(OSError):  # advice only
+                self.map.madvise(advice, first, last - first)
+
+    def close(self) -> None:
+        """Unmap, or leave it to the last view that is still alive."""
+        with suppress(BufferError):
+            self.map.close()
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from inferno.cli.flags import (
+    Parser,
+    add_engine_flags,
+    add_sampling_flags,
+    engine_options,
+    sampling_options,
+)
+from inferno.errors import InvalidOption
+from inferno.options import SamplingParams
+
+VALUES = {"float": "0.5", "int": "7"}
+
+
+def parse(*arguments: str):
+    parser = Parser("try", usage="try", description="")
+    add_engine_flags(parser)
+    add_sampling_flags(parser)
+    return parser.parse(list(arguments))
+
+
+def numeric_fields():
+    for field in dataclasses.fields(SamplingParams):
+        kind = str(field.type).split(" ")[0]
+        if kind in VALUES and field.name != "logprobs":  # logprobs have nowhere to be shown
+            yield pytest.param(field.name, VALUES[kind], id=field.name)
+
+
+@pytest.mark.parametrize(("name", "value"), list(numeric_fields()))
+def test_each_number_of_the_sampling_params_has_a_flag(name, value):
+    options = sampling_options(parse("--" + name.replace("_", "-"), value))
+    assert options == {name: float(value)}
+
+
+def test_flags_that_are_not_given_leave_no_trace():
+    assert sampling_options(parse()) == {}
+    assert engine_options(parse()) == {}
+
+
+def test_stop_can_be_repeated():
+    assert sampling_options(parse("--stop", "a", "--stop", "b")) == {"stop": ["a", "b"]}
+
+
+def test_engine_flags_become_keywords_of_load():
+    options = parse("--threads", "2", "--context", "64", "--weights", "q4_0", "--isa", "scalar")
+    assert engine_options(options) == {
+        "threads": 2,
+        "context": 64,
+        "weights": "q4_0",
+        "isa": "scalar",
+    }
+
+
+def test_a_value_out_of_range_is_refused_by_its_name():
+    with pytest.raises(InvalidOption, match="`min_p`: expected a number in"):
+        sampling_options(parse("--min-p", "1.5"))
+
+
+def test_an_abbreviated_flag_is_refused():
+    with pytest.raises(InvalidOption, match="--temp"):
+        parse("--temp", "1")

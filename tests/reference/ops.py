@@ -1,0 +1,127 @@
+"""The truth of each operation, in float64 or in exact integers.
+
+Knows arrays only. What a float32 kernel returns is judged by its distance from these, in `ulps`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from . import quantization
+
+Doubles = npt.NDArray[np.float64]
+
+
+def doubles(x: npt.ArrayLike) -> Doubles:
+    return np.asarray(x, np.float64)
+
+
+def exp(x: npt.ArrayLike) -> Doubles:
+    return np.exp(doubles(x))
+
+
+def silu(x: npt.ArrayLike) -> Doubles:
+    x = doubles(x)
+    with np.errstate(over="ignore"):
+        return x / (1 + np.exp(-x))
+
+
+def swiglu(gate: npt.ArrayLike, up: npt.ArrayLike) -> Doubles:
+    return silu(gate) * doubles(up)
+
+
+def softmax(x: npt.ArrayLike) -> Doubles:
+    """Along the last axis."""
+    x = doubles(x)
+    weights = np.exp(x - x.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def rms_norm(x: npt.ArrayLike, weight: npt.ArrayLike, eps: float) -> Doubles:
+    """x: (tokens, hidden), weight: (hidden,)."""
+    x = doubles(x)
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * doubles(weight)
+
+
+def rope(
+    x: npt.ArrayLike, positions: npt.ArrayLike, theta: float, *, interleaved: bool = False
+) -> Doubles:
+    """Rotate x (tokens, heads, head_dim) to its positions (tokens,).
+
+    Pairs are (i, i + head_dim / 2), or neighbours (2 i, 2 i + 1) if `interleaved`. The angles come
+    from float64 frequencies; transformers rounds both to float32, which shows at large positions.
+    """
+    x = doubles(x)
+    half = x.shape[-1] // 2
+    angles = doubles(positions)[:, None] * doubles(theta) ** (-np.arange(half) / half)
+    turn = np.exp(1j * angles)[:, None, :]  # (tokens, 1, head_dim / 2)
+    if interleaved:
+        turned = (x[..., 0::2] + 1j * x[..., 1::2]) * turn
+        return np.stack([turned.real, turned.imag], axis=-1).reshape(x.shape)
+    turned = (x[..., :half] + 1j * x[..., half:]) * turn
+    return np.concatenate([turned.real, turned.imag], axis=-1)
+
+
+def attention(
+    q: npt.ArrayLike, k: npt.ArrayLike, v: npt.ArrayLike, scale: float | None = None
+) -> Doubles:
+    """Attend causally: q (tokens, heads, head_dim), k and v (length, kv_heads, head_dim) -> like q.
+
+    The queries are the last `tokens` of `length` positions. `scale` is 1 / sqrt(head_dim) unless
+    given. Query head h reads key and value head h // (heads / kv_heads).
+    """
+    q, k, v = doubles(q), doubles(k), doubles(v)
+    tokens, heads, head_dim = q.shape
+    length, kv_heads, _ = k.shape
+    scale = head_dim**-0.5 if scale is None else scale
+    out = np.zeros_like(q)
+    for token in range(tokens):
+        visible = length - tokens + token + 1
+        for head in range(heads):
+            kv_head = head // (heads // kv_heads)
+            weights = softmax(k[:visible, kv_head] @ q[token, head] * scale)  # (visible,)
+            out[token, head] = weights @ v[:visible, kv_head]
+    return out
+
+
+def block_dots(codes: npt.ArrayLike, activations: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Multiply integers block by block, exactly: (tokens, rows, columns / 32).
+
+    codes: (rows, columns) of weights, activations: (tokens, columns).
+    """
+    block = quantization.BLOCK
+    w = np.asarray(codes, np.int64)
+    x = np.asarray(activations, np.int64)
+    w = w.reshape(len(w), -1, block)  # (rows, columns / 32, 32)
+    x = x.reshape(len(x), -1, block)  # (tokens, columns / 32, 32)
+    return np.einsum("tbi,rbi->trb", x, w)
+
+
+def matmul(weight: npt.ArrayLike, x: npt.ArrayLike) -> Doubles:
+    """weight: (rows, columns), x: (tokens, columns) -> (tokens, rows)."""
+    return doubles(x) @ doubles(weight).T
+
+
+def quantized_matmul(
+    format: str, data: bytes | quantization.Bytes, rows: int, x: npt.ArrayLike
+) -> Doubles:
+    """Multiply stored weights (rows, columns) with int8 activations of x (tokens, columns).
+
+    The blocks' products are exact integers; scales and sums over blocks are float64. What differs
+    from a kernel's float32 result is that kernel's rounding alone, not the activations' rounding.
+    """
+    activations = quantization.quantize_activations(x)
+    codes, d, m = quantization.unpack(format, data)
+    codes = codes.reshape(rows, -1)  # (rows, columns)
+    d, m = doubles(d).reshape(rows, -1), doubles(m).reshape(rows, -1)  # (rows, columns / 32)
+    scales = doubles(activations.scales)  # (tokens, columns / 32)
+    products = np.einsum("trb,rb,tb->tr", block_dots(codes, activations.codes), d, scales)
+    return products + np.einsum("tb,rb,tb->tr", activations.sums, m, scales)
+
+
+def ulps(actual: npt.ArrayLike, truth: npt.ArrayLike) -> Doubles:
+    """Measure |actual - truth| in units of the last place of the float32 next to the truth."""
+    truth = doubles(truth)
+    unit = np.spacing(np.maximum(np.abs(truth), np.finfo(np.float32).tiny).astype(np.float32))
+    return np.abs(doubles(actual) - truth) / doubles(unit)
