@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+
+from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText, UnsupportedModel
+from inferno.tokenizer import Tokenizer
 from vocabularies import (
     AWKWARD,
     CONTROL,
@@ -23,9 +26,6 @@ from vocabularies import (
     trained_byte_level,
     trained_sentencepiece,
 )
-
-from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText, UnsupportedModel
-from inferno.tokenizer import Tokenizer
 
 TOKENIZERS = {"byte-level": byte_level, "sentencepiece": sentencepiece_like, "stories": stories}
 any_tokenizer = pytest.mark.parametrize("kind", TOKENIZERS)
@@ -73,21 +73,17 @@ def test_byte_level_ids_equal_those_of_the_tokenizer_json(text: str) -> None:
 @settings(deadline=None, max_examples=150)
 @given(text=st.text(alphabet=TEXT) | st.sampled_from(AWKWARD))
 def test_sentencepiece_ids_equal_those_of_sentencepiece(text: str) -> None:
-    if "\u2581" in text:  # where SentencePiece loses the character and this tokenizer keeps it
-        assert sentencepiece_like().decode(sentencepiece_like().encode(text)) == text
-        return
-    stretches = [text]
-    for token in ("<think>", "</think>"):  # after which llama.cpp invents another space
-        if token in text:
-            return
-    expected = [id for stretch in stretches for id in trained_sentencepiece().encode(stretch)]
-    assert sentencepiece_like().encode(text) == expected
+    # SentencePiece loses U+2581, and invents no second space after a user-defined piece.
+    assume("\u2581" not in text and "think>" not in text)
+    assert sentencepiece_like().encode(text) == trained_sentencepiece().encode(text)
 
 
 def test_the_stories_vocabulary_spells_the_documented_story() -> None:
     story = json.loads((Path(__file__).parent / "data" / "stories260K.greedy.json").read_text())
     assert stories().decode(story["ids"]) == story["text"]
-    assert stories().adds_bos and stories().bos_id == 1 and stories().eos_ids == (2,)
+    assert stories().adds_bos
+    assert stories().bos_id == 1
+    assert stories().eos_ids == (2,)
     text = "Once upon a time, there was a little girl named Lily."
     assert stories().encode(text) == story["ids"][1 : 1 + len(stories().encode(text))]
 
@@ -116,8 +112,10 @@ def test_control_tokens_match_only_when_asked_and_user_defined_ones_always() -> 
     assert tokenizer.encode("<|im_end|>", special=True) == [end]
     assert end not in tokenizer.encode("<|im_end|>")
     assert tokenizer.encode("<think>") == [tokenizer.token_id("<think>")]
-    assert tokenizer.is_control(end) and not tokenizer.is_control(tokenizer.token_id("<think>"))
-    assert tokenizer.token_bytes(end) == b"" and tokenizer.decode([end]) == ""
+    assert tokenizer.is_control(end)
+    assert not tokenizer.is_control(tokenizer.token_id("<think>"))
+    assert tokenizer.token_bytes(end) == b""
+    assert tokenizer.decode([end]) == ""
     assert tokenizer.decode([end], special=True) == "<|im_end|>"
     assert tokenizer.token_bytes(tokenizer.token_id("<think>")) == b"<think>"
 
@@ -208,9 +206,9 @@ def llama_backend(scheme: str) -> tokenizers.Tokenizer:
             normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
     else:
         backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
+    strip = [] if scheme == "never" else [decoders.Strip(" ", 1, 0)]
     backend.decoder = decoders.Sequence([
-        decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
-        decoders.Strip(" ", 1, 0)])
+        decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
     backend.add_special_tokens([AddedToken(t, normalized=False) for t in ("<unk>", "<s>", "</s>")])
     backend.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", 1)])
@@ -223,7 +221,9 @@ def test_llama_files_give_the_ids_and_texts_of_the_library(scheme: str, tmp_path
     backend = llama_backend(scheme)
     tokenizer = Tokenizer.from_file(
         save(backend, tmp_path), {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})
-    assert tokenizer.adds_bos and tokenizer.bos_id == 1 and tokenizer.eos_ids == (2,)
+    assert tokenizer.adds_bos
+    assert tokenizer.bos_id == 1
+    assert tokenizer.eos_ids == (2,)
     backend.no_truncation()
     for text in ("the fox", "  the fox ", "fox</s>fox", "<s>fox\n</s> fox", "😀", "a\nb"):
         ids = backend.encode(text, add_special_tokens=False).ids
@@ -274,8 +274,9 @@ def test_llama3_looks_words_up_before_merging() -> None:
 
 def test_end_of_turn_tokens_are_found_by_name() -> None:
     assert byte_level().eos_ids == (2, 0)
-    kinds = [1 if kind == 3 else kind for kind in byte_level_metadata()["tokenizer.ggml.token_type"]]
-    metadata = byte_level_metadata() | {"tokenizer.ggml.token_type": kinds}
+    metadata = byte_level_metadata()
+    kinds = [1 if kind == 3 else kind for kind in metadata["tokenizer.ggml.token_type"]]
+    metadata = metadata | {"tokenizer.ggml.token_type": kinds}
     assert Tokenizer.from_gguf(metadata).eos_ids == (2,)
 
 
@@ -289,9 +290,11 @@ SPLITS = {
 
 
 @pytest.mark.parametrize("name", SPLITS)
-@pytest.mark.parametrize("text", [TEXT, "I'LL don'T 12345 a1b2\n\n  x\r\n", "½ ²³ Ⅻ ٣٤", "  \n \t x"])
+@pytest.mark.parametrize("text", [
+    TEXT, "I'LL don'T 12345 a1b2\n\n  x\r\n", "½ ²³ Ⅻ ٣٤", "  \n \t x"])
 def test_text_is_cut_where_the_published_patterns_cut(name: str, text: str) -> None:
     import regex
+
     from inferno.pre_tokenizers import pre_tokenizer, rule_for
 
     parts = [text]
@@ -328,7 +331,7 @@ def test_damaged_metadata_is_refused_by_name(key: str, value: Any) -> None:
     metadata[f"tokenizer.ggml.{key}"] = value
     if key == "token_type" and value == ["a"] * 505:
         metadata["tokenizer.ggml.token_type"] = ["a"] * len(metadata["tokenizer.ggml.tokens"])
-    with pytest.raises(InvalidCheckpoint, match=rf"tokenizer\.ggml\.{key}|Text"):
+    with pytest.raises(InvalidCheckpoint, match=rf"tokenizer\.ggml\.{key}"):
         Tokenizer.from_gguf(metadata)
 
 
@@ -345,7 +348,8 @@ def test_hostile_pieces_do_not_hang_the_merge_building() -> None:
 
 
 @pytest.mark.parametrize("content", [
-    b"", b"{", b"[]", b"\xff\xfe", b'{"version":"1.0"}', b'{"version":"1.0","model":{"type":"BPE"}}',
+    b"", b"{", b"[]", b"\xff\xfe", b'{"version":"1.0"}',
+    b'{"version":"1.0","model":{"type":"BPE"}}',
     b'{"version":"1.0","model":{"type":"BPE","vocab":{"a":-1},"merges":[]}}',
     b'{"version":"1.0","model":{"type":"BPE","vocab":{"a":1},"merges":[["a","b"]]}}',
     b'{"version":"1.0","model":{"type":"BPE","vocab":{},"merges":[]},"pre_tokenizer":'
@@ -406,6 +410,7 @@ def test_the_default_model_tokenizes_as_its_rule_says() -> None:
     began = time.process_time()
     tokenizer = Tokenizer.from_gguf(metadata)
     assert time.process_time() - began < 0.5
-    assert tokenizer.eos_ids == (2, 0) and not tokenizer.adds_bos
+    assert tokenizer.eos_ids == (2, 0)
+    assert not tokenizer.adds_bos
     assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
     assert tokenizer.encode("hi <|im_end|> x", special=True) == [6004, 216, 2, 1792]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ USER_DEFINED = ["<think>", "</think>"]
 AWKWARD = [
     "", " ", "  ", "   ", "\t", "\t\t", "\n", "\n\n", "\r\n", " \n ", "\nfirst", " leading",
     "  two leading", "trailing ", "trailing  ", "\ttab first", "a\tb", "a\n\nb", "a  b   c",
-    "😀", "a😀b", "👩‍👩‍👧", "e\u0301 o\u0308", "\u0301", "你好，世界", "日本語 mixed テキスト", "Привет",
-    "naïve café", "\x00\x01", "\ufeffbom", "\u00a0nbsp\u00a0", "it's 1234567 o'clock", "<|im_end|>",
+    "😀", "a😀b", "👩‍👩‍👧", "e\u0301 o\u0308", "\u0301", "你好，世界", "日本語 テキスト",
+    "Привет",
+    "naïve café", "\x00\x01", "\ufeffbom", "\u00a0nbsp\u00a0", "it's 1234567 o'clock",
+    "<|im_end|>",
     "<s>hi</s>", "<0x0A>", "<think>x</think>", "\u2581", "a\u2581b", " \u2581 ", "\U0010ffff",
     "user<|im_start|>", "لغة عربية", "𝔘𝔫𝔦", "x" * 300, "\ue000\uf8ff",
 ]
@@ -49,8 +52,6 @@ def trained_byte_level() -> tokenizers.Tokenizer:
 @functools.cache
 def byte_level_metadata() -> dict[str, Any]:
     """Return the same as a GGUF file would carry it."""
-    import json
-
     backend = trained_byte_level()
     vocab = backend.get_vocab(with_added_tokens=True)
     texts = sorted(vocab, key=vocab.__getitem__)

@@ -18,14 +18,19 @@ using TokenArray = ConstArray<int32_t, nanobind::ndim<1>>;
 using ByteArray = ConstArray<uint8_t, nanobind::ndim<1>>;
 
 template <class T>
+nanobind::ndarray<nanobind::numpy, T> to_numpy(std::unique_ptr<T[]> values, std::initializer_list<size_t> shape) {
+    T* data = values.release();
+    nanobind::capsule owner(data, [](void* p) noexcept { delete[] (T*)p; });
+    return {data, shape, owner};
+}
+
+template <class T>
 nanobind::ndarray<nanobind::numpy, T> copy_to_numpy(const T* values, std::initializer_list<size_t> shape) {
     size_t count = 1;
     for (const size_t n : shape) count *= n;
     auto copy = std::make_unique<T[]>(count);
     std::memcpy(copy.get(), values, count * sizeof(T));
-    T* data = copy.release();
-    nanobind::capsule owner(data, [](void* p) noexcept { delete[] (T*)p; });
-    return {data, shape, owner};
+    return to_numpy(std::move(copy), shape);
 }
 
 }  // namespace inferno

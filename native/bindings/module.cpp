@@ -75,9 +75,12 @@ void forward(Executor& executor, const std::vector<std::tuple<KvCache*, TokenArr
     executor.forward(rows);
 }
 
-const float* logits_row(const Executor& executor, int row) {
-    check(row >= 0 && row < executor.num_logits(), "the row of logits exists");
-    return executor.logits(row);
+nb::ndarray<nb::numpy, float> copy_rows(const Executor& executor, int first, int count) {
+    const size_t vocab = (size_t)executor.model().plan().vocab_size;
+    auto copy = std::make_unique<float[]>(count * vocab);
+    for (int i = 0; i < count; ++i)
+        std::memcpy(&copy[i * vocab], executor.logits(first + i), vocab * sizeof(float));
+    return to_numpy(std::move(copy), {(size_t)count, vocab});
 }
 
 }  // namespace
@@ -186,23 +189,14 @@ NB_MODULE(_native, m) {
              "model"_a, "pool"_a, "isa"_a)
         .def("forward", &forward, "batch"_a,
              "Process [(cache, token ids, \"none\"|\"last\"|\"all\")]; the caches grow by their ids.")
-        .def_prop_ro("num_logits", &Executor::num_logits)
-        .def("logits", [](const Executor& self, int row, int64_t count) {
-            check(count <= self.model().plan().vocab_size, "no more logits than the vocabulary");
-            return copy_to_numpy(logits_row(self, row), {(size_t)count});
-        }, "row"_a, "count"_a, "A copy of the first `count` logits of a wanted row of the last forward pass.")
-        .def("log_sum_exp", [](const Executor& self, int row, int64_t count) {
-            return log_sum_exp(self.kernels(), logits_row(self, row), count);
-        }, "row"_a, "count"_a)
-        .def("top_logits", [](const Executor& self, int row, int64_t count, int64_t k) {
-            std::vector<std::tuple<int32_t, float>> out;
-            for (const auto& c : top_logits(logits_row(self, row), count, k)) out.emplace_back(c.token, c.logit);
-            return out;
-        }, "row"_a, "count"_a, "k"_a)
-        .def("logit", [](const Executor& self, int row, int64_t token) {
-            check(token >= 0 && token < self.model().plan().vocab_size, "the token is in the vocabulary");
-            return logits_row(self, row)[token];
-        }, "row"_a, "token"_a)
+        .def("logits", [](const Executor& self, int first, int count) {
+            check(first >= 0 && count > 0 && first + count <= self.num_logits(), "the rows of logits exist");
+            return copy_rows(self, first, count);
+        }, "first"_a, "count"_a, "A copy of wanted rows of the last forward pass: (count, vocab_size) f32.")
+        .def("log_sum_exp", [](const Executor& self, const FloatArray& logits) {
+            check(logits.size() > 0, "there are logits");
+            return log_sum_exp(self.kernels(), logits.data(), (int64_t)logits.size());
+        }, "logits"_a)
         .def_prop_ro("scratch_bytes", &Executor::scratch_bytes)
         .def_prop_ro("isa", [](const Executor& self) { return std::string(self.kernels().name); });
 
@@ -219,11 +213,16 @@ NB_MODULE(_native, m) {
         .def("accept", [](Sampler& self, const TokenArray& tokens, bool generated) {
             for (size_t i = 0; i < tokens.size(); ++i) self.accept(tokens.data()[i], generated);
         }, "tokens"_a, "generated"_a)
-        .def("sample", [](Sampler& self, const Executor& executor, int row, int64_t position) {
-            const float* logits = logits_row(executor, row);
+        .def("sample", [](Sampler& self, const FloatArray& logits, int64_t position) {
+            check((int64_t)logits.size() == self.num_tokens(), "one logit a token");
             const nb::gil_scoped_release release;
-            return self.sample(logits, position);
-        }, "executor"_a, "row"_a, "position"_a);
+            return self.sample(logits.data(), position);
+        }, "logits"_a, "position"_a);
+    m.def("top_logits", [](const FloatArray& logits, int64_t count) {
+        std::vector<std::tuple<int32_t, float>> out;
+        for (const auto& c : top_logits(logits.data(), (int64_t)logits.size(), count)) out.emplace_back(c.token, c.logit);
+        return out;
+    }, "logits"_a, "count"_a, "The `count` most likely (token, logit), best first.");
 
     nb::module_ testing = m.def_submodule("testing", "Single kernels, for tests; not a part of the interface.");
     bind_testing(testing);

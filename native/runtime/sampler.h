@@ -28,6 +28,8 @@ public:
     // Tokens at or beyond `num_tokens` are never chosen (the padding of a vocabulary).
     Sampler(const KernelTable& kernels, int64_t num_tokens, SamplerOptions options);
 
+    int64_t num_tokens() const { return num_tokens_; }
+
     // A token that is now part of the text: `generated` ones count for presence and frequency, all for repetition.
     void accept(int32_t token, bool generated);
 

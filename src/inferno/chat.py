@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from inferno.errors import InvalidOption, InvalidText, TemplateError
@@ -95,7 +95,7 @@ class ChatTemplate:
         """
         return self._render(_checked_messages(messages), add_generation_prompt,
                             _plain(tools, "tools"), continue_final_message,
-                            _plain(variables, "variables"), chr(PRIVATE_USE[0]))
+                            _plain(variables, "variables"))
 
     def encode(
         self,
@@ -123,7 +123,7 @@ class ChatTemplate:
         for message, role in zip(inputs, roles, strict=True):
             message["role"] = role
         prompt = self._render(inputs, add_generation_prompt, tools_, continue_final_message,
-                              variables_, disguise.unused())
+                              variables_)
         if disguise.stand_ins:
             ids = tokenizer.encode_disguised(prompt, disguise.stand_ins)
         else:
@@ -166,10 +166,12 @@ class ChatTemplate:
         tools: Any,
         continue_final_message: bool,
         variables: dict[str, Any],
-        tag: str,
     ) -> str:
-        """Render checked inputs; `tag` is a character found in none of them."""
+        """Render checked inputs, up to the end of the last message if it is to be continued."""
+        tag = ""
         if continue_final_message:
+            seen = {self.template, *_strings([messages, tools, variables])}
+            tag = next(_unused_characters(seen))
             if not isinstance(messages[-1].get("content"), str):
                 raise InvalidOption(
                     f"`messages[{len(messages) - 1}].content`: expected text to continue, "
@@ -242,28 +244,15 @@ class _Disguise:
         self._look_alike, self._beginnings = _look_alikes(self._tokens)
         self._template = template
         self._replacements: dict[str, str] = {}
-        self._taken = set(template)
-        self._escapes = [template.lower()] if "\\u" in template else []
+        self._seen = {template}
 
     def see(self, value: Any) -> None:
-        """Note the characters of `value`, none of which may become a replacement."""
-        for text in _strings(value):
-            self._taken.update(text)
-            if "\\u" in text:
-                self._escapes.append(text.lower())
+        """Note the strings in `value`; no character of theirs may become a replacement."""
+        self._seen.update(_strings(value))
 
-    def unused(self) -> str:
-        """Return a character that nothing seen so far contains, and take it.
-
-        Raises:
-            InvalidText: the messages use up the private-use characters of Unicode.
-        """
-        for code in PRIVATE_USE:
-            character, escape = chr(code), f"\\u{code:04x}"
-            if character not in self._taken and not any(escape in text for text in self._escapes):
-                self._taken.add(character)
-                return character
-        raise InvalidText("Messages: expected ordinary text, found every private-use character")
+    @functools.cached_property
+    def _unused(self) -> Iterator[str]:
+        return _unused_characters(self._seen)
 
     def apply(self, value: Any) -> Any:
         """Return `value` with all strings in it disguised, keys included."""
@@ -283,7 +272,9 @@ class _Disguise:
         """
         named = role in ROLES or f"'{role}'" in self._template or f'"{role}"' in self._template
         if not named and any(role in token for token in self._tokens):
-            return self._replace(role, {0})
+            # Not a letter if possible, for templates that write roles in capitals.
+            return self._replace(role, {next(
+                (spot for spot, character in enumerate(role) if not character.isalpha()), 0)})
         return self._text(role)
 
     def _text(self, text: str) -> str:
@@ -299,7 +290,7 @@ class _Disguise:
         for spot in spots:
             original = characters[spot]
             if original not in self._replacements:
-                stand_in = self._replacements[original] = self.unused()
+                stand_in = self._replacements[original] = next(self._unused)
                 # JSON that a template writes in ASCII spells the stand-in as an escape.
                 self.stand_ins |= {stand_in: original, f"\\u{ord(stand_in):04x}": original}
             characters[spot] = self._replacements[original]
@@ -317,6 +308,20 @@ def _look_alikes(tokens: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[st
         token[:length] for token in tokens if len(token) <= 256 and not token[0].isalnum()
         for length in range(1, len(token)))
     return pattern, beginnings
+
+
+def _unused_characters(texts: Collection[str]) -> Iterator[str]:
+    """Yield the private-use characters that `texts` contain neither plain nor as JSON escapes.
+
+    Raises:
+        InvalidText: there is none left.
+    """
+    used = set().union(*texts)
+    escaped = [text.lower() for text in texts if "\\u" in text]
+    for code in PRIVATE_USE:
+        if chr(code) not in used and not any(f"\\u{code:04x}" in text for text in escaped):
+            yield chr(code)
+    raise InvalidText("Messages: expected ordinary text, found every private-use character in it")
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -350,12 +355,9 @@ def _checked_message(message: Any, where: str) -> dict[str, Any]:
     role = message.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidOption(f"`{where}.role`: expected a name such as \"user\", found {role!r}")
-    plain: dict[str, Any] = _plain(
-        {key: value for key, value in message.items() if value is not None and key != "content"},
-        where)
-    content = message.get("content")
-    if content is not None:
-        plain["content"] = _joined(content, f"{where}.content")
+    plain: dict[str, Any] = _plain({
+        key: _joined(value, f"{where}.content") if key == "content" else value
+        for key, value in message.items() if value is not None}, where)
     # Templates read a message's reasoning under one of several names; give it under all.
     reasoning = next((plain[key] for key in REASONING_KEYS if key in plain), None)
     if reasoning is not None:

@@ -23,7 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-MAX_STEPS = 1_000_000  # loop rounds and calls; a thousand messages with tools take some 50,000
+MAX_STEPS = 400_000  # loop rounds, calls and filters; a thousand messages take some 10,000
 MAX_CHARACTERS = 1 << 24  # in one string; eight times the text of a 500,000-token prompt
 MAX_TOTAL_CHARACTERS = 1 << 28  # in all strings that operators, calls and filters make
 MAX_WIDTH = 10_000  # padding, indentation and other numbers that become lengths

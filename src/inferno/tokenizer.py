@@ -652,7 +652,10 @@ class _GgufKeys:
         if wrong is not None:
             raise self._wrong(key, "an array of strings", f"{wrong!r} in it")
         for item in value:
-            checked_text(item)
+            try:
+                item.encode()
+            except UnicodeEncodeError:
+                raise self._wrong(key, "an array of strings", f"{item!r} in it") from None
         return list(value)
 
     def numbers(self, key: str, length: int) -> list[Any]:

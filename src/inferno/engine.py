@@ -1,0 +1,223 @@
+"""A loaded model and everything around it: tokenizer, template, threads, native core.
+
+Owns what sessions share. Knows no HTTP and no terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from inferno import _native, hub
+from inferno.chat import ChatTemplate
+from inferno.config import ModelConfig
+from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText
+from inferno.generation import Generation
+from inferno.graph import Floats
+from inferno.loading import LoadedModel, Progress, load_model
+from inferno.machine import default_threads
+from inferno.options import SamplingParams
+from inferno.scoring import Score
+from inferno.session import Session, context_full
+from inferno.tokenizer import Tokenizer, tokenizer_for
+from inferno.weights import open_checkpoint
+
+KV_CACHE_TYPES = ("f16",)
+
+# Rows whose logits are computed at once when all are wanted: 64 x 49,152 floats are 12 MB.
+_LOGITS_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes: packed weights, one position of one session's cache, activations of a forward pass."""
+
+    weights: int
+    kv_cache_per_token: int
+    scratch: int
+
+
+class Engine:
+    """A model, ready to run. Immutable but for its scratch; any number of sessions and threads.
+
+    Forward passes of several Python threads take turns.
+    """
+
+    def __init__(self, config: ModelConfig, tokenizer: Tokenizer, template: ChatTemplate,
+                 loaded: LoadedModel, threads: _native.ThreadPool, isa: str) -> None:
+        self.config = config
+        self.tokenizer = tokenizer
+        self.template = template
+        self.context = loaded.context
+        self.isa = isa
+        self.threads = threads.size
+        self.weight_formats = loaded.formats
+        self.load_seconds = 0.0
+        self.stop_ids = frozenset({*config.eos_token_ids, *tokenizer.eos_ids})
+        self.num_tokens = min(config.vocab_size, tokenizer.vocab_size)
+        self._loaded = loaded
+        self._executor = _native.Executor(loaded.model, threads, isa)
+        self._lock = threading.RLock()
+
+    @classmethod
+    def load(cls, model: str | os.PathLike[str], *, weights: str | None = None,
+             threads: int | None = None, context: int | None = None, kv_cache: str = "f16",
+             isa: str | None = None, progress: Progress | None = None) -> Engine:
+        """Load `model`: a `.gguf` file, a directory, or a name of the catalogue.
+
+        Args:
+            weights: quantize float weights while loading: "q4_0", "q8_0", "f16", "bf16", "f32".
+                None keeps the types of the file.
+            threads: worker threads; None asks the machine (see `machine.default_threads`).
+            context: positions a session can hold; None for the model's, or what memory allows.
+            kv_cache: type of cached keys and values: "f16".
+            isa: an instruction set; None for INFERNO_ISA, or the best of this CPU.
+            progress: called with (what, done bytes, total bytes) while fetching and loading.
+
+        Raises:
+            ModelNotFound, DownloadFailed, InvalidCheckpoint, UnsupportedModel, InvalidOption,
+            OutOfMemory.
+        """
+        if kv_cache not in KV_CACHE_TYPES:
+            raise InvalidOption(f"`kv_cache`: expected one of {', '.join(KV_CACHE_TYPES)}, "
+                                f"found {kv_cache!r}")
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
+            raise InvalidOption(f"`threads`: expected an integer, found {threads!r}")
+        isa = _native.choose_isa(isa if isa is not None else os.environ.get("INFERNO_ISA", ""))
+        pool = _native.ThreadPool(threads if threads is not None else default_threads())
+        report = progress or (lambda what, done, total: None)
+        path = hub.resolve(model, progress=report)
+        began = time.perf_counter()  # fetching is not loading
+        with open_checkpoint(path) as checkpoint:
+            tokenizer = tokenizer_for(checkpoint)
+            if tokenizer.vocab_size > checkpoint.config.vocab_size:
+                raise InvalidCheckpoint(
+                    f"Tokenizer: expected at most {checkpoint.config.vocab_size:,} tokens, "
+                    f"the model's vocab_size, found {tokenizer.vocab_size:,}",
+                    hint="the tokenizer is of another model")
+            template = ChatTemplate.of_model(checkpoint.chat_template, tokenizer)
+            loaded = load_model(checkpoint, pool, weights=weights, context=context, progress=report)
+            engine = cls(checkpoint.config, tokenizer, template, loaded, pool, isa)
+        engine.load_seconds = time.perf_counter() - began
+        return engine
+
+    @property
+    def memory(self) -> Memory:
+        """What the engine takes, in bytes."""
+        return Memory(self._loaded.model.weight_bytes, self._loaded.pages.bytes_per_position,
+                      self._executor.scratch_bytes)
+
+    def new_session(self) -> Session:
+        """Return an empty session."""
+        return Session(self)
+
+    def generate(self, prompt: str | Iterable[int], params: SamplingParams | None = None,
+                 **overrides: Any) -> Generation:
+        """Continue a raw prompt: text in which control tokens count (no template), or ids."""
+        ids = self._prompt_ids(prompt, at_start=True)
+        return self._generation(self.new_session(), ids, self._params(params, overrides))
+
+    def chat(self, messages: str | Sequence[Mapping[str, Any]],
+             params: SamplingParams | None = None, *, session: Session | None = None,
+             **overrides: Any) -> Generation:
+        """Answer messages (`[{"role": …, "content": …}]`), or one text as the user's.
+
+        `session`: what it has in common with the prompt is not processed again; it then holds
+        the prompt and the reply.
+        """
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        ids = self.template.encode(self.tokenizer, messages)
+        if session is not None and session._engine is not self:
+            raise InvalidOption("`session`: it belongs to another engine")
+        return self._generation(session if session is not None else self.new_session(), ids,
+                                self._params(params, overrides))
+
+    def logits(self, ids: Iterable[int]) -> Floats:
+        """Return the logits after each of `ids`, from an empty cache: (len(ids), vocab_size) f32."""
+        checked = self._checked_ids(ids)
+        rows = [block.copy() for block in self._logit_blocks(checked)]
+        return np.concatenate(rows) if rows else np.empty((0, self.config.vocab_size), np.float32)
+
+    def score(self, text_or_ids: str | Iterable[int]) -> Score:
+        """Return the log probability of each token given those before it."""
+        ids = self._prompt_ids(text_or_ids, at_start=True)
+        logprobs: list[float] = []
+        position = 1
+        for block in self._logit_blocks(ids):
+            for logits in block:
+                if position < len(ids):
+                    total = self._executor.log_sum_exp(logits)
+                    logprobs.append(float(logits[ids[position]]) - total)
+                position += 1
+        return Score(tuple(ids), np.array(logprobs, dtype=np.float32))
+
+    def embed(self, texts: Sequence[str], pooling: str = "mean") -> Floats:
+        """Not supported by this version.
+
+        Raises:
+            InvalidOption: always.
+        """
+        raise InvalidOption("`embed` is not supported by this version")
+
+    # ---- for sessions ---------------------------------------------------------------------------
+
+    def _logit_blocks(self, ids: Sequence[int]) -> Iterator[Floats]:
+        if len(ids) > self.context:
+            raise context_full(0, len(ids), self)
+        cache = _native.KvCache(self._loaded.pages)
+        array = np.array(ids, dtype=np.int32)
+        for start in range(0, len(ids), _LOGITS_ROWS):
+            chunk = array[start:start + _LOGITS_ROWS]
+            with self._lock:
+                self._executor.forward([(cache, chunk, "all")])
+                block = self._executor.logits(0, len(chunk))
+            yield block
+
+    def _generation(self, session: Session, ids: Sequence[int], params: SamplingParams) -> Generation:
+        if not ids:
+            raise InvalidText("The prompt is empty", hint="this model starts no text by itself (no BOS)")
+        if len(ids) > self.context:
+            raise context_full(0, len(ids), self)
+        return Generation(session, params, ids)
+
+    def _params(self, params: SamplingParams | None, overrides: Mapping[str, Any]) -> SamplingParams:
+        """Merge: defaults, then the model's generation config, then what the caller said."""
+        if params is None:
+            params = SamplingParams().merged(**self.config.generation)
+        elif not isinstance(params, SamplingParams):
+            raise InvalidOption(f"`params`: expected SamplingParams, found {params!r}")
+        return params.merged(**overrides)
+
+    def _prompt_ids(self, text_or_ids: str | Iterable[int], *, at_start: bool) -> list[int]:
+        if not isinstance(text_or_ids, (str, bytes)):
+            return self._checked_ids(text_or_ids)
+        ids = self.tokenizer.encode(text_or_ids, special=True)
+        bos = self.tokenizer.bos_id
+        if at_start and self.tokenizer.adds_bos and bos is not None and ids[:1] != [bos]:
+            ids = [bos, *ids]
+        return ids
+
+    def _checked_ids(self, ids: Iterable[int]) -> list[int]:
+        try:
+            checked = [int(i) if isinstance(i, (int, np.integer)) and not isinstance(i, bool)
+                       else _refuse(i) for i in ids]
+        except TypeError:
+            raise InvalidOption(f"Token ids: expected text or a list of integers, "
+                                f"found {type(ids).__name__}") from None
+        for i in checked:
+            if not 0 <= i < self.config.vocab_size:
+                raise InvalidOption(f"Token id {i}: expected 0 to {self.config.vocab_size - 1}, "
+                                    "the vocabulary")
+        return checked
+
+
+def _refuse(value: object) -> int:
+    raise InvalidOption(f"Token ids: expected integers, found {value!r}")
+

@@ -1,0 +1,213 @@
+"""The loop: prefill, sample, stop. Yields text as it becomes certain.
+
+Knows ids and when to stop; what ids spell is `text_stream`'s business, which token is likely the
+native core's.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from inferno import _native
+from inferno.errors import InvalidOption
+from inferno.graph import Floats
+from inferno.options import SamplingParams
+from inferno.text_stream import TextStream
+
+if TYPE_CHECKING:
+    from inferno.session import Session
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a generation took. `cached_tokens` of the `prompt_tokens` were not processed again."""
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    generated_tokens: int = 0
+    prefill_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    drafted: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True)
+class TokenLogprobs:
+    """Of one generated token: its log probability, and the most likely ids with theirs.
+
+    From the raw logits, whatever the sampling parameters.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+
+
+class Generation:
+    """A reply that is computed as it is read.
+
+    Iterate it for pieces of text; `str()`, `text`, `tokens`, `finish_reason`, `logprobs` and
+    `stats` run it to its end first. `finish_reason` is "stop" (the model ended, or a stop string
+    came), "length" (`max_tokens` or the context), or "cancelled".
+    """
+
+    def __init__(self, session: Session, params: SamplingParams,
+                 prompt: Sequence[int] | None = None) -> None:
+        self._session = session
+        self._params = params
+        self._prompt = prompt
+        self._check(params)
+        self.seed = params.seed if params.seed is not None else secrets.randbits(64)
+        self._pieces: list[str] = []
+        self._tokens: list[int] = []
+        self._logprobs: list[TokenLogprobs] = []
+        self._finish_reason: str | None = None
+        self._stats = Stats()
+        self._cancelled = False
+        self._steps = self._run()
+
+    def _check(self, params: SamplingParams) -> None:
+        vocab_size = self._session._engine.config.vocab_size
+        for token in params.logit_bias:
+            if token >= vocab_size:
+                raise InvalidOption(f"`logit_bias`: token id {token} is not in the vocabulary "
+                                    f"of {vocab_size:,}")
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield every piece of the text, from the first on, computing those that are missing."""
+        position = 0
+        while True:
+            if position < len(self._pieces):
+                yield self._pieces[position]
+                position += 1
+            elif not self._advance():
+                return
+
+    def cancel(self) -> None:
+        """Stop after the step that is running; may be called from any thread or signal handler."""
+        self._cancelled = True
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def text(self) -> str:
+        return "".join(self._finished()._pieces)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The generated ids, without the one that ended the text."""
+        return tuple(self._finished()._tokens)
+
+    @property
+    def finish_reason(self) -> str:
+        reason = self._finished()._finish_reason
+        assert reason is not None
+        return reason
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprobs, ...]:
+        """One entry a token, if `SamplingParams.logprobs` asked for them."""
+        return tuple(self._finished()._logprobs)
+
+    @property
+    def stats(self) -> Stats:
+        return self._finished()._stats
+
+    def _finished(self) -> Generation:
+        while self._advance():
+            pass
+        return self
+
+    def _advance(self) -> bool:
+        try:
+            self._pieces.append(next(self._steps))
+        except StopIteration:
+            return False
+        return True
+
+    # ---- the loop -------------------------------------------------------------------------------
+
+    def _run(self) -> Iterator[str]:
+        session, params = self._session, self._params
+        engine = session._engine
+        began = time.perf_counter()
+        cached = self._adopt_prompt()
+        prompt_tokens = len(session)
+        processed = session._process(lambda: self._cancelled)
+        prefilled = time.perf_counter()
+        self._stats = Stats(prompt_tokens, prompt_tokens - processed if cached is None else cached,
+                            prefill_seconds=prefilled - began)
+        if session._next_logits is None:
+            self._finish_reason = "cancelled"
+            return
+        sampler = self._sampler()
+        stream = TextStream(engine.tokenizer, params.stop, previous=session._tokens[-1])
+        reason = self._limit_reached()
+        while reason is None:
+            session._process()
+            logits = session._next_logits[:engine.num_tokens]
+            token = sampler.sample(logits, len(session))
+            if token in engine.stop_ids and not params.ignore_eos:
+                reason = "stop"
+                break
+            if params.logprobs:
+                self._logprobs.append(self._logprobs_of(token, logits))
+            self._tokens.append(token)
+            session._append([token])
+            sampler.accept(np.array([token], dtype=np.int32), True)
+            piece = stream.push(token)
+            reason = "stop" if stream.stopped else self._limit_reached()
+            self._count(prompt_tokens, prefilled)
+            if piece:
+                yield piece
+        self._finish_reason = reason
+        rest = stream.finish()
+        self._count(prompt_tokens, prefilled)
+        if rest:
+            yield rest
+
+    def _adopt_prompt(self) -> int | None:
+        """Bring the session to the prompt, if there is one; return how much of it was cached."""
+        if self._prompt is not None:
+            return self._session._adopt(self._prompt)
+        if not len(self._session):
+            raise InvalidOption("`generate`: the session is empty", hint="feed it a prompt first")
+        return None
+
+    def _limit_reached(self) -> str | None:
+        if self._cancelled:
+            return "cancelled"
+        limit = self._params.max_tokens
+        if limit is not None and len(self._tokens) >= limit:
+            return "length"
+        if len(self._session) >= self._session._engine.context:
+            return "length"
+        return None
+
+    def _logprobs_of(self, token: int, logits: Floats) -> TokenLogprobs:
+        total = self._session._engine._executor.log_sum_exp(logits)
+        top = _native.top_logits(logits, self._params.logprobs)
+        return TokenLogprobs(token, float(logits[token]) - total,
+                             tuple((i, logit - total) for i, logit in top))
+
+    def _sampler(self) -> _native.Sampler:
+        p, engine = self._params, self._session._engine
+        sampler = _native.Sampler(
+            engine._executor, num_tokens=engine.num_tokens, temperature=p.temperature,
+            top_k=p.top_k, top_p=p.top_p, min_p=p.min_p, repetition_penalty=p.repetition_penalty,
+            presence_penalty=p.presence_penalty, frequency_penalty=p.frequency_penalty,
+            logit_bias=dict(p.logit_bias), seed=self.seed)
+        sampler.accept(np.array(self._session._tokens, dtype=np.int32), False)
+        return sampler
+
+    def _count(self, prompt_tokens: int, prefilled: float) -> None:
+        s = self._stats
+        self._stats = Stats(prompt_tokens, s.cached_tokens, len(self._tokens), s.prefill_seconds,
+                            time.perf_counter() - prefilled)

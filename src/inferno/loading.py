@@ -1,0 +1,254 @@
+"""From an open checkpoint to a loaded native model: lower, check that it fits, pack.
+
+Knows no text: no tokenizer, no template, no sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from inferno import _native
+from inferno.config import ModelConfig
+from inferno.errors import InvalidCheckpoint, InvalidOption, OutOfMemory
+from inferno.graph import Floats, Graph, Parameter, Parameters
+from inferno.lowering import Program, assign_buffers, lower
+from inferno.lowering.operations import Slice, VectorSource
+from inferno.machine import available_memory
+from inferno.models import build_of
+from inferno.weights import Checkpoint
+
+Progress = Callable[[str, int, int], None]
+
+PAGE_POSITIONS = 64  # kPagePositions in native/kernels/table.h
+
+_FLOAT_FORMATS = ("f32", "f16", "bf16")
+_FORMATS = {name: (activation, block_bytes, tile_bytes, encodes)
+            for name, activation, block_bytes, tile_bytes, encodes in _native.formats()}
+# The embedding is read a row at a time, so its size costs no speed; tied, it is the head too, and
+# the head's errors reach every logit undamped.
+_EMBEDDING_FORMAT = {"q4_0": "q8_0"}
+
+# What an engine needs beside weights and cache: activations of a chunk of prefill, logits, Python.
+_SCRATCH_BYTES = 64 << 20
+
+
+def weight_choices() -> list[str]:
+    """Return what `weights=` can be: the formats that floats can be quantized to while loading."""
+    return [name for name, (*_, encodes) in _FORMATS.items() if encodes]
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """The native model, its pool of KV pages, and what was loaded."""
+
+    model: _native.Model
+    pages: _native.PagePool
+    program: Program
+    formats: tuple[str, ...]  # of the matrices, by size
+    context: int
+
+
+def load_model(checkpoint: Checkpoint, threads: _native.ThreadPool, *, weights: str | None,
+               context: int | None, progress: Progress) -> LoadedModel:
+    """Pack the checkpoint's weights for the native core.
+
+    Raises:
+        InvalidOption: `weights` or `context` cannot be.
+        InvalidCheckpoint: tensors are missing, extra, or of the wrong shape.
+        OutOfMemory: it would not fit.
+    """
+    c = checkpoint.config
+    formats = _Formats(checkpoint, weights)
+    graph = Graph()
+    build_of(c.model_type)(graph, c, Parameters())
+    program = lower(graph.tensors, formats.of)
+    _check_shapes(checkpoint, program)
+    pages = _native.PagePool(c.num_hidden_layers, c.num_key_value_heads, c.head_dim)
+    weight_bytes = _weight_bytes(program)
+    context = _fitting_context(c, weight_bytes, pages.bytes_per_position, context)
+    model = _native.Model(_plan(checkpoint, program))
+    _pack(checkpoint, program, model, threads, progress)
+    sizes: dict[str, int] = {}
+    for matrix in program.matrices:
+        sizes[matrix.format] = sizes.get(matrix.format, 0) + matrix.rows * matrix.columns
+    return LoadedModel(model, pages, program, tuple(sorted(sizes, key=lambda f: -sizes[f])), context)
+
+
+class _Formats:
+    """Which format each matrix is packed in."""
+
+    def __init__(self, checkpoint: Checkpoint, weights: str | None) -> None:
+        if weights is not None and weights not in weight_choices():
+            raise InvalidOption(
+                f"`weights`: expected one of {', '.join(weight_choices())}, found {weights!r}",
+                hint="leave it out to keep the types of the file")
+        self._checkpoint = checkpoint
+        self._weights = weights
+
+    def of(self, parameter: Parameter) -> str:
+        name = f"{parameter.name}.weight"
+        tensor = self._checkpoint.tensors.get(name)
+        if tensor is None:  # missing, and reported as such when shapes are checked
+            return self._weights or "f32"
+        if self._weights is None or tensor.format == self._weights:
+            return tensor.format
+        wanted = self._weights
+        if parameter.name == "model.embed_tokens":
+            wanted = _EMBEDDING_FORMAT.get(wanted, wanted)
+        if tensor.format != wanted and tensor.format not in _FLOAT_FORMATS:
+            raise InvalidOption(
+                f"`weights`: tensor `{name}` is stored as {tensor.format} and would be rounded twice "
+                f"as {wanted}",
+                hint="leave `weights` out, or load the original float weights")
+        return wanted
+
+
+def _check_shapes(checkpoint: Checkpoint, program: Program) -> None:
+    used = set()
+    for matrix in program.matrices:
+        for part in matrix.parts:
+            name = f"{part.parameter.name}.weight"
+            checkpoint.tensor(name, (part.rows, matrix.columns))
+            used.add(name)
+    for vector in program.vectors:
+        for parameter, size, _ in vector.parts:
+            if parameter is not None:
+                name = f"{parameter.name}.{vector.suffix}"
+                checkpoint.tensor(name, (size,))
+                used.add(name)
+    if checkpoint.config.tie_word_embeddings:
+        used.add("lm_head.weight")  # a copy of the embedding that some writers leave in
+    extra = [name for name in checkpoint.tensors
+             if name not in used and not name.endswith("rotary_emb.inv_freq")]
+    if extra:
+        raise InvalidCheckpoint(
+            f"Tensor `{extra[0]}`: architecture `{checkpoint.config.model_type}` has no use for it"
+            + (f", nor for {len(extra) - 1} more" if len(extra) > 1 else ""),
+            hint="the config names an architecture that these tensors are not of")
+
+
+def _weight_bytes(program: Program) -> int:
+    return sum(-(-m.rows // 16) * -(-m.columns // 32) * _FORMATS[m.format][2]
+               for m in program.matrices)
+
+
+def _fitting_context(c: ModelConfig, weight_bytes: int, position_bytes: int,
+                     asked: int | None) -> int:
+    """Return the context to offer: what was asked, or as much of the model's as fits in memory."""
+    longest = c.max_position_embeddings
+    if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int)
+                              or not 1 <= asked <= longest):
+        raise InvalidOption(
+            f"`context`: expected an integer from 1 to {longest:,}, found {asked!r}",
+            hint=f"the model was trained on {longest:,} positions")
+    wanted = asked if asked is not None else longest
+    memory = available_memory()
+    if memory is None:
+        return wanted
+    room = memory - weight_bytes - _SCRATCH_BYTES
+    fits = max(0, room // (position_bytes * PAGE_POSITIONS)) * PAGE_POSITIONS
+    if fits >= wanted:
+        return wanted
+    needed = weight_bytes + _SCRATCH_BYTES + position_bytes * (wanted if asked else PAGE_POSITIONS)
+    if asked is not None or fits < PAGE_POSITIONS:
+        raise OutOfMemory(
+            f"Model `{c.name}`: expected {_megabytes(needed)} of free memory for weights and "
+            f"cache, found {_megabytes(memory)}",
+            hint=f"load with context={fits:,}, with smaller weights (weights=\"q4_0\"), or free some "
+                 "memory" if fits >= PAGE_POSITIONS else
+                 "load with smaller weights (weights=\"q4_0\"), a smaller model, or free some memory")
+    return int(fits)
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.0f} MB"
+
+
+def _floats(checkpoint: Checkpoint, name: str) -> Floats:
+    """Return the values of a float tensor of one dimension."""
+    tensor = checkpoint.tensors[name]
+    data = np.frombuffer(tensor.data.tobytes(), dtype=np.uint8)  # aligned, unlike the file
+    if tensor.format == "f32":
+        return data.view(np.float32)
+    if tensor.format == "f16":
+        return data.view(np.float16).astype(np.float32)
+    if tensor.format == "bf16":
+        return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    raise InvalidCheckpoint(f"Tensor `{name}`: expected floats for a norm or bias, "
+                            f"found {tensor.format}")
+
+
+def _vector(checkpoint: Checkpoint, source: VectorSource) -> Floats:
+    pieces = []
+    for parameter, size, rope_head_dim in source.parts:
+        if parameter is None:
+            pieces.append(np.zeros(size, np.float32))
+            continue
+        name = f"{parameter.name}.{source.suffix}"
+        values = _floats(checkpoint, name)
+        if rope_head_dim and checkpoint.tensors[name].rope_interleaved:
+            heads = values.reshape(-1, rope_head_dim // 2, 2)
+            values = heads.transpose(0, 2, 1).reshape(-1)
+        pieces.append(values)
+    return np.ascontiguousarray(np.concatenate(pieces))
+
+
+def _plan(checkpoint: Checkpoint, program: Program) -> _native.Plan:
+    """Write the program as the native core's plan."""
+    c = checkpoint.config
+    plan = _native.Plan(c.vocab_size, c.num_hidden_layers, c.num_key_value_heads, c.head_dim)
+    for matrix in program.matrices:
+        plan.matrix(matrix.name, matrix.format, matrix.rows, matrix.columns)
+    for vector in program.vectors:
+        values = _vector(checkpoint, vector)
+        plan.vector(vector.suffix, values)
+    for rope in program.ropes:
+        plan.rope(rope)
+    patterns, buffers = assign_buffers(program.operations)
+    numbers: list[int] = []
+    for pattern in patterns:
+        if pattern.kind == "rows":
+            numbers.append(plan.rows(pattern.columns, pattern.selected))
+        else:
+            numbers.append(plan.pack(pattern.kind, pattern.columns, pattern.selected))
+
+    def place(s: Slice | None) -> tuple[int, int, int]:
+        return (numbers[buffers[s.value]], s.offset, s.width) if s else (-1, 0, 0)
+
+    for op in program.operations:
+        plan.op(op.kind, input=place(op.input), second=place(op.second), third=place(op.third),
+                output=place(op.output), pack=numbers[buffers[op.pack]] if op.pack else -1,
+                matrix=op.matrix, vector=op.vector, **op.attributes)
+    return plan
+
+
+def _pack(checkpoint: Checkpoint, program: Program, model: _native.Model,
+          threads: _native.ThreadPool, progress: Progress) -> None:
+    """Pack tensor by tensor, letting go of each one's pages: the weights are in memory once."""
+    total = sum(checkpoint.tensors[f"{part.parameter.name}.weight"].data.nbytes
+                for matrix in program.matrices for part in matrix.parts)
+    done = 0
+    for number, matrix in enumerate(program.matrices):
+        first_row = 0
+        for part in matrix.parts:
+            tensor = checkpoint.tensors[f"{part.parameter.name}.weight"]
+            rope = part.rope_head_dim if tensor.rope_interleaved else 0
+            for rows, data in _slabs(tensor.data, part.rows, part.rope_head_dim or 1):
+                model.pack(threads, number, first_row, rows, tensor.format, data, rope)
+                first_row += rows
+                done += data.nbytes
+                progress("loading", done, total)
+            checkpoint.release(tensor)
+
+
+def _slabs(data: npt.NDArray[np.uint8], rows: int, multiple: int
+           ) -> list[tuple[int, npt.NDArray[np.uint8]]]:
+    """Cut a tensor into runs of rows of some 64 MB, so that progress shows and pages can go."""
+    row_bytes = data.nbytes // rows
+    step = max(16 * multiple, (64 << 20) // row_bytes // (16 * multiple) * (16 * multiple))
+    return [(min(step, rows - first), data[first * row_bytes:min(first + step, rows) * row_bytes])
+            for first in range(0, rows, step)]

@@ -1,0 +1,21 @@
+"""How likely a model finds a text."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from inferno.graph import Floats
+
+
+@dataclass(frozen=True)
+class Score:
+    """Log probabilities of ids[1:], each given all before it: (n - 1,) f32, natural logarithm."""
+
+    ids: tuple[int, ...]
+    logprobs: Floats
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log probability; NaN for fewer than two ids."""
+        return math.exp(-float(self.logprobs.mean(dtype=float))) if len(self.logprobs) else math.nan

@@ -1,0 +1,102 @@
+"""One arithmetic, and no function of one instruction set in the place of another's.
+
+Every kernel source is compiled with the flags of its instruction set. A function that two sources
+share is emitted in both objects as a weak symbol, and the linker keeps either: an older CPU may not
+be able to run that one. So a weak symbol of such an object must name the object's set.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inferno import _native
+
+testing = _native.testing
+
+ROOT = Path(__file__).parents[2]
+OBJECTS = sorted(ROOT.glob("build/**/inferno_*.dir/**/*.o"))
+NM = shutil.which("nm")
+WEAK = "WVuvw"  # as nm marks them: weak or unique, functions or data
+
+needs_objects = pytest.mark.skipif(not (OBJECTS and NM), reason="needs nm and a build directory")
+
+
+def symbols(path: Path) -> list[tuple[str, str]]:
+    """List (mark, demangled name) of an object's symbols."""
+    assert NM
+    text = subprocess.run([NM, "-C", str(path)], check=True, capture_output=True, text=True).stdout
+    return [(mark, name) for mark, name in (line[17:].split(" ", 1) for line in text.splitlines())]
+
+
+@needs_objects
+@pytest.mark.parametrize("path", OBJECTS, ids=lambda path: path.stem.split(".")[0])
+def test_every_weak_symbol_names_its_isa(path: Path) -> None:
+    isa = path.name.split(".")[0]
+    type_name = "inferno::" + isa.title().replace("_", "")  # struct Avx2 lives in isa/avx2.h
+    weak = [name for mark, name in symbols(path) if mark in WEAK]
+    assert weak, "kernels are templates, so there are some"
+    assert [name for name in weak if type_name not in name] == []
+
+
+@needs_objects
+@pytest.mark.parametrize("path", OBJECTS, ids=lambda path: path.stem.split(".")[0])
+def test_an_isa_exports_its_table_alone(path: Path) -> None:
+    isa = path.name.split(".")[0]
+    found = symbols(path)
+    assert [name for mark, name in found if mark == "T"] == [f"inferno::kernels_{isa}()"]
+    # No constructor of a global: it would run at import, whatever the CPU.
+    assert not [name for _, name in found if "_GLOBAL__sub_I" in name or "init_array" in name]
+
+
+def test_isa_tables_agree() -> None:
+    """Give every kernel of every table one input of some size: all answers are the same bytes."""
+    rng = np.random.default_rng(0)
+    pool = _native.ThreadPool(1)
+    x = rng.standard_normal((6, 160)).astype(np.float32) * np.float32(20)
+    other = rng.standard_normal((6, 160)).astype(np.float32)
+    weights = rng.standard_normal((50, 160)).astype(np.float32)
+    q = rng.standard_normal((6, 4, 40)).astype(np.float32)
+    k, v = rng.standard_normal((2, 600, 2, 40)).astype(np.float32)
+    # q4_1 is not quantized here: nibbles at random, scales and minima of 1/4.
+    nibbles = rng.integers(0, 256, (250, 20), np.uint8)
+    nibbles[:, :4] = np.array([0.25, 0.25], "<f2").view(np.uint8)
+
+    def answers(isa: str) -> dict[str, bytes]:
+        found = {}
+        for name, *_, encodes in _native.formats():
+            source, data = ("f32", weights.view(np.uint8)) if encodes else (name, nibbles)
+            stored = (pool, name, source, data.reshape(-1), 50)
+            found[f"matmul {name}"] = testing.matmul(isa, *stored, x).tobytes()
+            found[f"unpack {name}"] = testing.unpack(isa, *stored, 160).tobytes()
+        for kind in ("q8", "f32"):
+            # One token at a time: tables may differ in the width of their tiles.
+            for op in ("pack", "rms_norm", "silu_mul"):
+                rows = [
+                    testing.pack(isa, op, kind, row[None], second[None])
+                    for row, second in zip(x, other, strict=True)
+                ]
+                found[f"{op} {kind}"] = b"".join(rows)
+        frequencies = (10_000.0 ** (-np.arange(20) / 20)).astype(np.float32)
+        found["rope"] = testing.rope(isa, x, 40, 1234, frequencies).tobytes()
+        found["exp"] = testing.exp(isa, x.reshape(-1)).tobytes()
+        found["attention"] = testing.attention(isa, q, k, v, 0.3).tobytes()
+        found["split attention"] = testing.attention(isa, q, k, v, 0.3, splits_apart=True).tobytes()
+        return found
+
+    isas = _native.isas()
+    assert "scalar" in isas
+    specification = answers("scalar")
+    for isa in isas:
+        found = answers(isa)
+        assert [name for name in specification if found[name] != specification[name]] == [], isa
+
+
+def test_the_isa_asked_for_is_the_one_that_runs() -> None:
+    for isa in _native.isas():
+        assert _native.choose_isa(isa) == isa
+    assert _native.choose_isa("") == _native.isas()[0]

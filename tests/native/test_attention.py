@@ -1,0 +1,242 @@
+"""Attention over the pages of a cache: by hand, against float64, and by its laws.
+
+A page is 64 positions, a split 512; keys and values are stored as f16, so the truth is computed
+from what f16 keeps of them.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inferno import _native
+from reference import ops
+
+from . import samples
+from .float32 import UNIT_ROUNDOFF, Floats, assert_same_bits
+from .samples import ISAS
+
+testing = _native.testing
+
+HEAD_DIMS = [8, 40, 64, 80, 128, 256]
+GROUPS = [1, 2, 3, 5, 8]
+LENGTHS = [1, 2, 3, 63, 64, 65, 66, 511, 512, 513, 514, 1030]
+GEOMETRIES = [(8, 5), (40, 8), (64, 3), (80, 1), (128, 2), (256, 1)]  # (head_dim, group)
+KV_HEADS = 2
+PAGE, SPLIT = 64, 512
+
+each_isa = pytest.mark.parametrize("isa", ISAS)
+each_length = pytest.mark.parametrize("length", LENGTHS)
+each_geometry = pytest.mark.parametrize(
+    ("head_dim", "group"), [pytest.param(*g, id=f"{g[0]}x{g[1]}") for g in GEOMETRIES]
+)
+
+
+def attend(isa: str, q: Floats, k: Floats, v: Floats, **options: Any) -> Floats:
+    """Attend: q (tokens, heads, head_dim), k and v (length, kv_heads, head_dim) -> like q."""
+    scale = options.pop("scale", q.shape[2] ** -0.5)
+    return testing.attention(isa, q, k, v, scale, **options)
+
+
+def draw(seed: int, tokens: int, length: int, head_dim: int, group: int) -> tuple[Floats, ...]:
+    """Draw q, k and v; with scores of a deviation of 3 some positions matter and most do not."""
+    q = samples.floats(seed, min(tokens, length), KV_HEADS * group, head_dim) * np.float32(3)
+    k, v = (samples.floats(seed + i, length, KV_HEADS, head_dim) for i in (1, 2))
+    return q, k, v
+
+
+def stored(x: Floats) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Keep what f16 keeps; beyond its largest, that."""
+    return np.clip(x, -65504, 65504).astype(np.float16).astype(np.float64)
+
+
+# --------------------------------------------------------------------------- by hand
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@each_isa
+def test_a_query_that_matches_one_key_returns_its_value(isa: str, group: int) -> None:
+    # Key p is the p-th unit vector, so query h scores 200 at position h and 0 elsewhere, and
+    # e^-200 counts as nothing: the answer is the value, as f16 keeps it, to the bit.
+    length = head_dim = 80
+    heads = KV_HEADS * group
+    k = np.repeat(np.eye(length, dtype=np.float32)[:, None], KV_HEADS, axis=1)
+    v = samples.floats(0, length, KV_HEADS, head_dim)
+    wanted = np.arange(heads) * 79 // max(heads - 1, 1)
+    q = np.zeros((1, heads, head_dim), np.float32)
+    q[0, np.arange(heads), wanted] = 400
+    actual = attend(isa, q, k, v, scale=0.5)
+    expected = stored(v)[wanted, np.arange(heads) // group].astype(np.float32)
+    assert_same_bits(actual[0], expected)
+
+
+@pytest.mark.parametrize("length", [1, 2, 4, 64, 128, 512, 1024])
+@each_isa
+def test_equal_scores_average_the_values(isa: str, length: int) -> None:
+    # Keys of zero: every weight is e^0 = 1, sums of small whole numbers and 1 / 2^n are exact.
+    q = samples.floats(1, 1, 4, 16)
+    k = np.zeros((length, KV_HEADS, 16), np.float32)
+    v = np.random.default_rng(2).integers(-9, 10, k.shape).astype(np.float32)
+    actual = attend(isa, q, k, v)
+    expected = np.repeat(v.mean(axis=0, dtype=np.float64), 2, axis=0)
+    assert np.array_equal(actual[0], expected)
+
+
+@each_isa
+def test_every_token_sees_itself_and_what_came_before(isa: str) -> None:
+    length = 130
+    q = np.zeros((length, KV_HEADS, 8), np.float32)
+    k = np.zeros((length, KV_HEADS, 8), np.float32)
+    v = np.zeros((length, KV_HEADS, 8), np.float32)
+    v[:, :, 0] = np.arange(1, length + 1)[:, None]  # the mean of 1 .. n is (n + 1) / 2
+    actual = attend(isa, q, k, v)[:, 0, 0]
+    expected = (np.arange(1, length + 1) + 1) / 2
+    assert ops.ulps(actual, expected).max() <= 2  # 1 / n and the product round
+
+
+@each_isa
+def test_keys_and_values_beyond_f16_are_stored_as_its_largest(isa: str) -> None:
+    q = np.zeros((1, 1, 8), np.float32)
+    k = np.full((1, 1, 8), 1e9, np.float32)
+    v = np.float32([[[1e6, -1e6, 65504, 65519, 65520, -3e38, np.inf, -np.inf]]])
+    actual = attend(isa, q, k, v)[0, 0]
+    assert actual.tolist() == [65504, -65504, 65504, 65504, 65504, -65504, 65504, -65504]
+
+
+# --------------------------------------------------------------------------- against float64
+
+
+def error_bound(q: Floats, k: Floats, v: Floats) -> Any:
+    """Bound |attention - truth| by its roundings, to first order; (tokens, heads, head_dim).
+
+    The relative error of a weight, in units of 2^-24:
+    - a score is a chain of head_dim steps and a product, (head_dim + 1) scale |q| |k|; taking off the
+      maximum rounds, at most by score - maximum in all while the maximum rises: e of these;
+    - exp is within a unit in the last place: 2;
+    - rescaling, once a page and once a split, is such an exp and a product: 3;
+    - sums are chains of the positions of a split, then of the splits; reciprocal and product: 2.
+    It enters the sum of the values weighted with |v|, and the sum of the weights with |answer|.
+    """
+    tokens, heads, head_dim = q.shape
+    length, kv_heads, _ = k.shape
+    k, v = stored(k), stored(v)
+    bound = np.zeros(q.shape)
+    for token, head in product(range(tokens), range(heads)):
+        visible = length - tokens + token + 1
+        pages, splits = -(-visible // PAGE), -(-visible // SPLIT)
+        keys, values = (x[:visible, head * kv_heads // heads] for x in (k, v))
+        row = q[token, head] * head_dim**-0.5
+        scores = keys @ row
+        exponent = (head_dim + 1) * np.abs(keys) @ np.abs(row) + scores.max() - scores
+        relative = exponent + 2 + 3 * (pages + splits) + min(visible, SPLIT) + splits + 2
+        weights = ops.softmax(scores)
+        errors = (weights * relative) @ np.abs(values) + weights @ relative * np.abs(
+            weights @ values
+        )
+        bound[token, head] = 1.01 * UNIT_ROUNDOFF * errors
+    return bound
+
+
+@each_length
+@each_geometry
+@each_isa
+def test_attention_is_close_to_the_truth(isa: str, head_dim: int, group: int, length: int) -> None:
+    q, k, v = draw(length, 3, length, head_dim, group)
+    error = np.abs(attend(isa, q, k, v) - ops.attention(q, stored(k), stored(v)))
+    assert (error <= error_bound(q, k, v)).all()
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("head_dim", HEAD_DIMS)
+@each_isa
+def test_every_geometry_is_close_to_the_truth(isa: str, head_dim: int, group: int) -> None:
+    q, k, v = draw(7, 5, 67, head_dim, group)
+    error = np.abs(attend(isa, q, k, v) - ops.attention(q, stored(k), stored(v)))
+    assert (error <= error_bound(q, k, v)).all()
+
+
+# --------------------------------------------------------------------------- laws
+
+
+def shape_of_scores(name: str, k: Floats) -> Floats:
+    """Make the scores rise, fall or tie along the positions: the maximum moves always or never."""
+    along = np.linspace(0, 1, len(k), dtype=np.float32)[:, None, None]
+    return {"random": k, "rising": k + 40 * along, "falling": k - 40 * along, "equal": 0 * k}[name]
+
+
+@pytest.mark.parametrize("scores", ["random", "rising", "falling", "equal"])
+@each_length
+@each_geometry
+def test_no_way_of_cutting_the_work_changes_a_bit(
+    head_dim: int, group: int, length: int, scores: str
+) -> None:
+    tokens = 7
+    q, k, v = draw(length, tokens, length, head_dim, group)
+    q, k = np.abs(q), shape_of_scores(scores, k)
+    whole = attend(ISAS[0], q, k, v, unit_tokens=tokens)
+    for isa, unit_tokens, splits_apart in product(ISAS, (1, 2, 4, tokens), (False, True)):
+        cut = attend(isa, q, k, v, unit_tokens=unit_tokens, splits_apart=splits_apart)
+        assert_same_bits(cut, whole)
+
+
+@pytest.mark.parametrize(("length", "chunk"), [(3, 1), (66, 3), (130, 65), (530, 19)])
+@each_geometry
+@each_isa
+def test_the_last_tokens_alone_equal_the_whole(
+    isa: str, head_dim: int, group: int, length: int, chunk: int
+) -> None:
+    q, k, v = draw(3, length, length, head_dim, group)
+    whole = attend(isa, q, k, v, unit_tokens=4)
+    assert_same_bits(attend(isa, q[-chunk:].copy(), k, v, unit_tokens=4), whole[-chunk:].copy())
+    # A chunk in the middle is the end of a shorter cache.
+    end = length - length // 3
+    middle = attend(isa, q[end - 1 : end].copy(), k[:end].copy(), v[:end].copy())
+    assert_same_bits(middle, whole[end - 1 : end].copy())
+
+
+@pytest.mark.parametrize("poison", [0.0, 3e38, -3e38, np.inf, -np.inf, np.nan])
+@each_isa
+def test_the_future_does_not_reach_the_past(isa: str, poison: float) -> None:
+    # 66 positions; the tile of 4 tokens ends 3 positions after the first of them, in another page.
+    q, k, v = draw(5, 4, 66, 40, 3)
+    expected = attend(isa, q, k, v, unit_tokens=4)
+    for future in (1, 2, 3):
+        bad_k, bad_v = k.copy(), v.copy()
+        bad_k[-future:] = poison
+        bad_v[-future:] = poison
+        actual = attend(isa, q, bad_k, bad_v, unit_tokens=4)
+        assert_same_bits(actual[:-future].copy(), expected[:-future].copy())
+
+
+@each_isa
+def test_heads_do_not_see_each_other(isa: str) -> None:
+    q, k, v = draw(6, 2, 70, 64, 3)
+    both = attend(isa, q, k, v)
+    for head in range(KV_HEADS):
+        queries = slice(3 * head, 3 * head + 3)
+        keys, values = (x[:, head : head + 1].copy() for x in (k, v))
+        assert_same_bits(attend(isa, q[:, queries].copy(), keys, values), both[:, queries].copy())
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-8, 1e3, 1e30])
+def test_isas_agree_on_queries_of_any_size(size: float) -> None:
+    q, k, v = draw(8, 3, 200, 80, 5)
+    first, *others = [attend(isa, q * np.float32(size), k, v) for isa in ISAS]
+    assert np.isfinite(first).all()
+    for other in others:
+        assert_same_bits(other, first)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_isas_agree_on_keys_and_values_at_the_ends_of_f16(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ends = np.float32([65504, -65504, 1e9, 6e-8, -6e-8, 3e-8, 6.1e-5, 0, -0.0, 1, 2049, 4098.9])
+    q = samples.floats(seed, 3, 6, 40) * np.float32(1e-5)
+    k, v = rng.choice(ends, (2, 140, KV_HEADS, 40))
+    first, *others = [attend(isa, q, k, v) for isa in ISAS]
+    assert np.isfinite(first).all()
+    for other in others:
+        assert_same_bits(other, first)

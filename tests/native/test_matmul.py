@@ -1,0 +1,232 @@
+"""Matrix products: every ISA equals a replay of the arithmetic in numpy, bit for bit.
+
+The replay: a block of 32 columns gives each output one exact integer, which one fused multiply-add
+joins to the output's only accumulator, blocks in order (formats of floats: one chain of fused
+multiply-adds a block). Nothing in it knows tiles, lanes or the number of tokens.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from inferno import _native
+from reference import ops, quantization
+
+from . import samples
+from .float32 import UNIT_ROUNDOFF, Floats, assert_same_bits, fma
+from .samples import BLOCK_FORMATS, FORMATS, ISAS, each_format_and_isa
+
+testing = _native.testing
+
+ROWS = [*range(1, 18), 32, 33]
+TOKENS = range(1, 10)
+BLOCK = quantization.BLOCK
+
+
+def pad(x: Floats) -> Floats:
+    """Fill columns with zeros up to a whole block."""
+    return np.pad(x, ((0, 0), (0, -x.shape[1] % BLOCK)))
+
+
+def replay(format: str, data: samples.Bytes, rows: int, x: Floats) -> Floats:
+    """Multiply stored weights (rows, columns) with x (tokens, columns): (tokens, rows)."""
+    tokens, columns = x.shape
+    blocks = -(-columns // BLOCK)
+    acc = np.zeros((tokens, rows), np.float32)
+    if format not in BLOCK_FORMATS:
+        w, x = pad(quantization.dequantize(format, data, (rows, columns))), pad(x)
+        for b in range(blocks):
+            total = np.zeros_like(acc)
+            for k in range(b * BLOCK, (b + 1) * BLOCK):
+                total = fma(w[None, :, k], x[:, k, None], total)
+            acc = acc + total
+        return acc
+    codes, d, m = quantization.unpack(format, data)
+    d, m = d.reshape(rows, blocks), m.reshape(rows, blocks)
+    q, scales, sums = quantization.quantize_activations(x)
+    dots = ops.block_dots(codes.reshape(rows, columns), q).astype(np.float32)  # exact: below 2^24
+    for b in range(blocks):
+        acc = fma(dots[:, :, b], d[None, :, b] * scales[:, b, None], acc)
+        if format == "q4_1":
+            acc = fma(m[None, :, b], (scales[:, b] * sums[:, b].astype(np.float32))[:, None], acc)
+    return acc
+
+
+def multiply(
+    isa: str, pool, format: str, data: samples.Bytes, rows: int, x: Floats, **options: Floats
+) -> Floats:
+    return testing.matmul(isa, pool, format, format, data, rows, x, **options)
+
+
+@cache
+def largest_case(format: str, columns: int) -> tuple[samples.Bytes, Floats, Floats]:
+    """Weights (33, columns) as bytes (33, ...), activations (9, columns), the replayed product."""
+    data = samples.weights(format, columns, max(ROWS), columns)
+    x = samples.floats(columns + 1, max(TOKENS), columns)
+    return data.reshape(max(ROWS), -1), x, replay(format, data, max(ROWS), x)
+
+
+@pytest.mark.parametrize(
+    ("format", "isa", "columns"),
+    [
+        pytest.param(format, isa, columns, id=f"{format}-{isa}-{columns}")
+        for format in FORMATS
+        for isa in ISAS
+        for columns in samples.columns_of(format)
+    ],
+)
+def test_every_shape_equals_the_replay(pool, format: str, isa: str, columns: int) -> None:
+    data, x, expected = largest_case(format, columns)
+    for rows in ROWS:
+        stored = data[:rows].reshape(-1)
+        for tokens in TOKENS:
+            actual = multiply(isa, pool, format, stored, rows, x[:tokens])
+            assert_same_bits(actual, expected[:tokens, :rows].copy())
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_a_product_by_hand(pool, isa: str) -> None:
+    # 32 weights of 2 * (9 - 8), 32 activations of 127, whose scale is 1.
+    block = np.concatenate([np.array([2], "<f2").view(np.uint8), np.full(16, 0x99, np.uint8)])
+    assert multiply(isa, pool, "q4_0", block, 1, np.full((1, 32), 127, np.float32)) == 64 * 127
+    # Weight 5 of row 1 alone is set; activation 5 is 3.
+    w = np.zeros((2, 7), np.float32)
+    w[1, 5] = 0.5
+    x = np.arange(-2, 5, dtype=np.float32)[None]
+    assert multiply(isa, pool, "f32", w.reshape(-1).view(np.uint8), 2, x).tolist() == [[0.0, 1.5]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@each_format_and_isa
+def test_extreme_blocks_equal_the_replay(pool, format: str, isa: str, seed: int) -> None:
+    rows, tokens, columns = 33, 9, 320
+    data = samples.hostile_weights(format, seed, rows, columns)
+    x = samples.hostile_activations(seed, tokens, columns)
+    expected = replay(format, data, rows, x)
+    assert np.isfinite(expected).all()
+    assert_same_bits(multiply(isa, pool, format, data, rows, x), expected)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("format", "fill", "code"),
+    [
+        ("q4_0", 0x00, -8),
+        ("q4_0", 0xFF, 7),
+        ("q4_1", 0x00, 0),
+        ("q4_1", 0xFF, 15),
+        ("q8_0", 0x80, -128),
+        ("q8_0", 0x7F, 127),
+    ],
+)
+def test_the_largest_integer_sums_are_exact(
+    pool, isa: str, format: str, fill: int, code: int, sign: int
+) -> None:
+    # int16 holds 8 x 2 x 15 x 127 of nibbles, or 2 x 128 x 127 of bytes: these are at the edge.
+    columns = 128
+    block = np.full(quantization.BLOCK_BYTES[format], fill, np.uint8)
+    block[:2] = np.array([1], "<f2").view(np.uint8)
+    if format == "q4_1":
+        block[2:4] = 0
+    data = np.tile(block, 16 * columns // BLOCK)
+    x = np.full((5, columns), sign * 127, np.float32)
+    expected = np.full((5, 16), float(code * sign * 127 * columns), np.float32)
+    assert_same_bits(multiply(isa, pool, format, data, 16, x) + np.float32(0), expected)
+
+
+@each_format_and_isa
+def test_huge_activations_do_not_overflow(pool, format: str, isa: str) -> None:
+    data = samples.weights(format, 3, 17, 96)
+    x = samples.floats(4, 5, 96) * np.float32(1e30)
+    actual = multiply(isa, pool, format, data, 17, x)
+    assert np.isfinite(actual).all()
+    assert_same_bits(actual, replay(format, data, 17, x))
+
+
+@each_format_and_isa
+def test_the_error_is_within_what_the_roundings_allow(pool, format: str, isa: str) -> None:
+    rows, tokens, columns = 33, 5, 2048
+    data = samples.weights(format, 5, rows, columns)
+    x = samples.floats(6, tokens, columns)
+    blocks = columns // BLOCK
+    if format in BLOCK_FORMATS:
+        truth = ops.quantized_matmul(format, data, rows, x)
+        codes, d, m = quantization.unpack(format, data)
+        q, scales, sums = quantization.quantize_activations(x)
+        dots = np.abs(ops.block_dots(codes.reshape(rows, -1), q))  # (tokens, rows, blocks)
+        terms = np.einsum("trb,rb,tb->tr", dots, np.abs(d).reshape(rows, -1), scales)
+        terms += np.einsum("tb,rb,tb->tr", np.abs(sums), np.abs(m).reshape(rows, -1), scales)
+        # A term is a rounded product, then passes one rounding a step: two steps a block of q4_1.
+        roundings = 1 + blocks * (2 if format == "q4_1" else 1)
+    else:
+        w = quantization.dequantize(format, data, (rows, columns))
+        truth = ops.matmul(w, x)
+        terms = ops.matmul(np.abs(w), np.abs(x))
+        roundings = BLOCK + blocks
+    actual = multiply(isa, pool, format, data, rows, x)
+    bound = roundings * UNIT_ROUNDOFF / (1 - roundings * UNIT_ROUNDOFF) * terms
+    assert (np.abs(actual - truth) <= bound).all()
+
+
+@each_format_and_isa
+def test_a_token_knows_nothing_of_its_batch(pool, format: str, isa: str) -> None:
+    rows, columns = 19, 160
+    data = samples.hostile_weights(format, 7, rows, columns)
+    x = samples.hostile_activations(8, 9, columns)
+    batch = multiply(isa, pool, format, data, rows, x)
+    for token in range(len(x)):
+        alone = multiply(isa, pool, format, data, rows, x[token : token + 1])
+        assert_same_bits(alone, batch[token : token + 1])
+    for shift in range(1, len(x)):  # every token in every place of a tile
+        moved = multiply(isa, pool, format, data, rows, np.roll(x, shift, axis=0))
+        assert_same_bits(moved, np.roll(batch, shift, axis=0))
+
+
+@pytest.mark.parametrize("rows", [1, 15, 16, 17, 33])
+@each_format_and_isa
+def test_bias_and_residual_are_added_after_the_sum(pool, format: str, isa: str, rows: int) -> None:
+    columns, tokens = 64, 6
+    data = samples.weights(format, 9, rows, columns)
+    x = samples.floats(10, tokens, columns)
+    bias = samples.floats(11, rows)
+    into = samples.floats(12, tokens, rows)
+    product = multiply(isa, pool, format, data, rows, x)
+    with_bias = multiply(isa, pool, format, data, rows, x, bias=bias)
+    assert_same_bits(with_bias, product + bias)
+    assert_same_bits(multiply(isa, pool, format, data, rows, x, into=into), into + product)
+    both = multiply(isa, pool, format, data, rows, x, bias=bias, into=into)
+    assert_same_bits(both, into + (product + bias))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_isas_agree_on_a_large_product(pool, format: str) -> None:
+    rows, tokens, columns = 100, 7, 1024
+    data = samples.weights(format, 13, rows, columns)
+    x = samples.floats(14, tokens, columns) * np.float32(100)
+    first, *others = [multiply(isa, pool, format, data, rows, x) for isa in ISAS]
+    for other in others:
+        assert_same_bits(other, first)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("format", [f for f in samples.ENCODABLE if f != "f32"])
+def test_weights_quantized_when_packed_multiply_as_stored_ones(pool, isa: str, format: str) -> None:
+    values = samples.floats(15, 21, 96)
+    x = samples.floats(16, 5, 96)
+    raw = values.reshape(-1).view(np.uint8)
+    stored = quantization.quantize(format, values)
+    actual = testing.matmul(isa, pool, format, "f32", raw, 21, x)
+    assert_same_bits(actual, multiply(isa, pool, format, stored, 21, x))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("threads", [2, 3, 4])
+def test_threads_that_pack_change_no_bit(pool, isa: str, threads: int) -> None:
+    data = samples.weights("q4_0", 17, 500, 64)
+    x = samples.floats(18, 3, 64)
+    many = multiply(isa, _native.ThreadPool(threads), "q4_0", data, 500, x)
+    assert_same_bits(many, multiply(isa, pool, "q4_0", data, 500, x))

@@ -1,0 +1,197 @@
+"""Activations on their way into a matrix product, byte for byte.
+
+A tile of T tokens is, block by block, `int8 q[T][32] | f32 scale[T] | i32 bias[T] | f32 sum[T]`, or
+`f32 x[T][32]`; the last tile of a batch is as narrow as it has to be.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from inferno import _native
+from reference import ops, quantization
+
+from . import samples
+from .float32 import UNIT_ROUNDOFF, Floats, assert_same_bits, fma, reduce_lanes
+
+testing = _native.testing
+
+each_isa = pytest.mark.parametrize("isa", samples.ISAS)
+each_kind = pytest.mark.parametrize("kind", ["q8", "f32"])
+COLUMNS = [1, 7, 15, 16, 17, 31, 32, 33, 48, 64, 160, 172, 576]
+EPSILON = 1e-5
+
+
+def padded(x: Floats) -> Floats:
+    return np.pad(x, ((0, 0), (0, -x.shape[1] % quantization.BLOCK)))
+
+
+def tiles(kind: str, x: Floats, width: int) -> bytes:
+    """Lay rows (tokens, columns) out as packed activations, in tiles of `width` tokens."""
+    x = padded(x)
+    out = []
+    for first in range(0, len(x), width):
+        rows = x[first : first + width]
+        q, scales, sums = quantization.quantize_activations(rows)
+        for b in range(x.shape[1] // quantization.BLOCK):
+            block = slice(b * quantization.BLOCK, (b + 1) * quantization.BLOCK)
+            if kind == "f32":
+                out += [rows[:, block].tobytes()]
+                continue
+            scaled = scales[:, b] * sums[:, b].astype(np.float32)
+            out += [q[:, block].tobytes(), scales[:, b].tobytes()]
+            out += [(-8 * sums[:, b]).astype("<i4").tobytes(), scaled.tobytes()]
+    return b"".join(out)
+
+
+def pack(isa: str, op: str, kind: str, x: Floats, other: Floats | None = None) -> bytes:
+    return testing.pack(isa, op, kind, x, other, EPSILON)
+
+
+def rows_of(isa: str, op: str, x: Floats, other: Floats) -> Floats:
+    """Run an operation on each token alone: its packed float32 row is then its result."""
+    rows = [pack(isa, op, "f32", x[t : t + 1], other[t : t + 1]) for t in range(len(x))]
+    return np.frombuffer(b"".join(rows), np.float32).reshape(len(x), -1)[:, : x.shape[1]].copy()
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@each_kind
+@each_isa
+def test_rows_are_rounded_and_laid_out(isa: str, kind: str, columns: int) -> None:
+    x = samples.floats(columns, 9, columns)
+    for tokens in range(1, 10):
+        expected = tiles(kind, x[:tokens], testing.token_tile(isa))
+        assert pack(isa, "pack", kind, x[:tokens]) == expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+@each_kind
+@each_isa
+def test_extreme_rows_are_rounded_and_laid_out(isa: str, kind: str, seed: int) -> None:
+    x = samples.hostile_activations(seed, 7, 32 * 40)
+    assert pack(isa, "pack", kind, x) == tiles(kind, x, testing.token_tile(isa))
+
+
+@each_isa
+def test_a_block_by_hand(isa: str) -> None:
+    x = np.zeros((1, 32), np.float32)
+    x[0, :6] = [254, 1, 3, -5, 2, -254]  # of scale 2: ties go to the even neighbour
+    raw = testing.pack(isa, "pack", "q8", x)
+    assert np.frombuffer(raw[:32], np.int8)[:6].tolist() == [127, 0, 2, -2, 1, -127]
+    assert np.frombuffer(raw[32:36], np.float32) == 2
+    assert np.frombuffer(raw[36:40], np.int32) == -8
+    assert np.frombuffer(raw[40:44], np.float32) == 2
+
+
+@pytest.mark.parametrize("amax", [1e-30, 1.17549435e-38, 1e-45, 3.4028235e38, 1.0])
+@each_isa
+def test_blocks_of_any_size_keep_their_largest_value_or_become_zero(isa: str, amax: float) -> None:
+    largest = np.float32(amax)
+    smaller = np.nextafter(np.float32(1e-30), np.float32(0))
+    for value in (largest, -largest, min(largest, smaller)):
+        x = np.full((1, 32), value / 4, np.float32)
+        x[0, 3] = value
+        raw = testing.pack(isa, "pack", "q8", x)
+        code = np.frombuffer(raw[:32], np.int8)[3]
+        scale = np.frombuffer(raw[32:36], np.float32)[0]
+        if abs(value) < np.float32(1e-30):
+            assert raw == bytes(44)
+        else:
+            assert code == np.sign(value) * 127
+            assert scale == abs(value) / np.float32(127)
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@each_kind
+@each_isa
+def test_rms_norm_equals_its_replay(isa: str, kind: str, columns: int) -> None:
+    x = samples.floats(columns, 5, columns) * np.float32(3)
+    weight = samples.floats(columns + 1, 1, columns)
+    squares = np.zeros((len(x), 16), np.float32)
+    lanes = np.pad(x, ((0, 0), (0, -columns % 16))).reshape(len(x), -1, 16)
+    for step in range(lanes.shape[1]):
+        squares = fma(lanes[:, step], lanes[:, step], squares)
+    mean = reduce_lanes(squares, np.add) / np.float32(columns)
+    inverse = np.float32(1) / np.sqrt(mean + np.float32(EPSILON))
+    expected = x * inverse[:, None] * weight
+    assert pack(isa, "rms_norm", kind, x, weight) == tiles(kind, expected, testing.token_tile(isa))
+
+
+@pytest.mark.parametrize("columns", [1, 33, 576, 4096])
+@pytest.mark.parametrize("size", [1e-18, 1e-3, 1.0, 1e5, 1e16])
+@each_isa
+def test_rms_norm_is_close_to_the_truth(isa: str, columns: int, size: float) -> None:
+    x = samples.floats(columns, 3, columns) * np.float32(size)
+    weight = samples.floats(columns + 1, 1, columns)
+    actual = rows_of(isa, "rms_norm", x, np.repeat(weight, len(x), axis=0))
+    # Sixteen chains of columns / 16 steps, the tree, the division and the epsilon, all of positive
+    # terms, and the root halves their relative error; then root, division and two products.
+    roundings = (columns / 16 + 1 + 4 + 2) / 2 + 4
+    truth = ops.rms_norm(x, weight[0], float(np.float32(EPSILON)))
+    bound = 1.01 * roundings * UNIT_ROUNDOFF * np.abs(truth)
+    assert (np.abs(actual - truth) <= bound).all()
+
+
+@each_isa
+def test_rms_norm_of_zeros_is_zero(isa: str) -> None:
+    zeros, ones = np.zeros((1, 48), np.float32), np.ones((1, 48), np.float32)
+    assert_same_bits(rows_of(isa, "rms_norm", zeros, ones), zeros)
+
+
+@pytest.mark.parametrize("columns", COLUMNS)
+@each_kind
+@each_isa
+def test_silu_mul_equals_its_replay(isa: str, kind: str, columns: int) -> None:
+    gate = samples.floats(columns, 6, columns) * np.float32(10)
+    up = samples.floats(columns + 1, 6, columns)
+    exp = testing.exp(isa, -gate.reshape(-1)).reshape(gate.shape)
+    expected = gate / (np.float32(1) + exp) * up
+    assert pack(isa, "silu_mul", kind, gate, up) == tiles(kind, expected, testing.token_tile(isa))
+
+
+@each_isa
+def test_silu_mul_is_close_to_the_truth(isa: str) -> None:
+    gate = np.linspace(-87, 87, 32 * 500, dtype=np.float32)[None]
+    up = samples.floats(0, *gate.shape)
+    actual = rows_of(isa, "silu_mul", gate, up)
+    # e^-x within a unit in the last place, which is two roundings; sum, division and product.
+    truth = ops.swiglu(gate, up)
+    assert (np.abs(actual - truth) <= 1.01 * 5 * UNIT_ROUNDOFF * np.abs(truth) + 1e-44).all()
+
+
+SATURATES = "exp saturates at e^88, so silu(g) is g / 1.65e38 below -88 and not 0"
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        0.0,
+        -0.0,
+        1e-45,
+        -88.0,
+        -100.0,
+        100.0,
+        1e30,
+        -1e6,
+        pytest.param(-1e35, marks=pytest.mark.xfail(reason=SATURATES, strict=True)),
+        pytest.param(-3e38, marks=pytest.mark.xfail(reason=SATURATES, strict=True)),
+    ],
+)
+@each_isa
+def test_silu_of_extreme_gates(isa: str, gate: float) -> None:
+    gates, ones = np.full((1, 32), gate, np.float32), np.ones((1, 32), np.float32)
+    truth = np.float64(ops.silu(gates)[0, 0])
+    assert rows_of(isa, "silu_mul", gates, ones)[0, 0] == pytest.approx(truth, rel=1e-6, abs=1e-30)
+
+
+@pytest.mark.parametrize("op", ["pack", "rms_norm", "silu_mul"])
+@each_kind
+def test_isas_agree_on_extreme_rows(op: str, kind: str) -> None:
+    # Tiles may differ in width, so token by token.
+    for seed in range(3):
+        x = samples.hostile_activations(seed, 4, 172)
+        other = samples.floats(seed, 4, 172)
+        for t in range(len(x)):
+            row, second = x[t : t + 1], None if op == "pack" else other[t : t + 1]
+            assert len({pack(isa, op, kind, row, second) for isa in samples.ISAS}) == 1
