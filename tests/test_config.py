@@ -13,24 +13,66 @@ from inferno.config import ModelConfig
 from inferno.errors import InfernoError, InvalidCheckpoint, UnsupportedModel
 
 LLAMA: dict[str, Any] = {
-    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 100,
-    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 512, "rms_norm_eps": 1e-5,
-    "rope_theta": 500000.0, "hidden_act": "silu", "tie_word_embeddings": True,
-    "bos_token_id": 1, "eos_token_id": 2,
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+    "hidden_act": "silu",
+    "tie_word_embeddings": True,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
 }
 GGUF: dict[str, Any] = {
-    "general.architecture": "llama", "general.name": "Tiny", "llama.block_count": 2,
-    "llama.context_length": 512, "llama.embedding_length": 64, "llama.feed_forward_length": 96,
-    "llama.attention.head_count": 4, "llama.attention.head_count_kv": 2,
-    "llama.rope.freq_base": 500000.0, "llama.rope.dimension_count": 16,
-    "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.vocab_size": 8,
+    "general.architecture": "llama",
+    "general.name": "Tiny",
+    "llama.block_count": 2,
+    "llama.context_length": 512,
+    "llama.embedding_length": 64,
+    "llama.feed_forward_length": 96,
+    "llama.attention.head_count": 4,
+    "llama.attention.head_count_kv": 2,
+    "llama.rope.freq_base": 500000.0,
+    "llama.rope.dimension_count": 16,
+    "llama.attention.layer_norm_rms_epsilon": 1e-5,
+    "llama.vocab_size": 8,
     "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "<|eot_id|>", "<|im_end|>", "a", "b", "c"],
     "tokenizer.ggml.token_type": [2, 3, 3, 3, 1, 1, 1, 1],
-    "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
+    "tokenizer.ggml.bos_token_id": 1,
+    "tokenizer.ggml.eos_token_id": 2,
 }
-ODD_VALUES = [None, True, -1, 0, 7, 2**31, 2**64, 10**300, 0.5, -0.0, math.inf, math.nan, "", "x",
-              "llama", [], [1, 2], ["a"], [[1]], [None], {}, {"type": 1}, {"a": {}}, {"0": "x"}]
+ODD_VALUES = [
+    None,
+    True,
+    -1,
+    0,
+    7,
+    2**31,
+    2**64,
+    10**300,
+    0.5,
+    -0.0,
+    math.inf,
+    math.nan,
+    "",
+    "x",
+    "llama",
+    [],
+    [1, 2],
+    ["a"],
+    [[1]],
+    [None],
+    {},
+    {"type": 1},
+    {"a": {}},
+    {"0": "x"},
+]
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +87,8 @@ def huggingface(generation: Any = None, tokenizer: Any = None, **changes: Any) -
 def gguf(**changes: Any) -> ModelConfig:
     """GGUF with changes; `__` in a key stands for the dot, `llama__x` for `llama.x`."""
     return ModelConfig.from_gguf(
-        GGUF | {key.replace("__", "."): value for key, value in changes.items()})
+        GGUF | {key.replace("__", "."): value for key, value in changes.items()}
+    )
 
 
 @pytest.mark.parametrize("family", ["Llama", "Qwen2"])
@@ -53,16 +96,36 @@ def test_config_json_reads_as_transformers_reads_it(family: str) -> None:
     import transformers
 
     oracle = getattr(transformers, f"{family}Config")(
-        vocab_size=320, hidden_size=64, intermediate_size=96, num_hidden_layers=3,
-        num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-5, eos_token_id=[2, 5],
-        bos_token_id=1, rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6})
+        vocab_size=320,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        rms_norm_eps=1e-5,
+        eos_token_id=[2, 5],
+        bos_token_id=1,
+        rope_parameters={"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6},
+    )
     config = ModelConfig.from_huggingface(
-        json.loads(oracle.to_json_string(use_diff=False)) | {
-            "architectures": [f"{family}ForCausalLM"]})
+        json.loads(oracle.to_json_string(use_diff=False))
+        | {"architectures": [f"{family}ForCausalLM"]}
+    )
 
-    for key in ("model_type", "vocab_size", "hidden_size", "intermediate_size", "hidden_act",
-                "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "rms_norm_eps",
-                "max_position_embeddings", "tie_word_embeddings", "bos_token_id"):
+    for key in (
+        "model_type",
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "hidden_act",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "rms_norm_eps",
+        "max_position_embeddings",
+        "tie_word_embeddings",
+        "bos_token_id",
+    ):
         assert getattr(config, key) == getattr(oracle, key), key
     assert config.head_dim == 16
     assert config.rope_theta == 1e6
@@ -79,9 +142,18 @@ def test_a_config_from_before_transformers_5_reads_the_same() -> None:
 
 
 def test_absent_keys_have_the_defaults_of_transformers() -> None:
-    sparse = {key: LLAMA[key] for key in (
-        "model_type", "architectures", "vocab_size", "hidden_size", "intermediate_size",
-        "num_hidden_layers", "num_attention_heads")}
+    sparse = {
+        key: LLAMA[key]
+        for key in (
+            "model_type",
+            "architectures",
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+        )
+    }
     config = ModelConfig.from_huggingface(sparse)
     assert config.num_key_value_heads == 4
     assert config.rms_norm_eps == 1e-6
@@ -97,11 +169,15 @@ def test_head_dim_need_not_be_hidden_size_by_heads() -> None:
 
 
 def test_stop_ids_are_the_union_of_all_three_files() -> None:
-    tokenizer = {"eos_token": {"content": "</s>"}, "added_tokens_decoder": {
-        "7": {"content": "</s>", "special": True},
-        "8": {"content": "<|im_end|>", "special": True},
-        "9": {"content": "<|im_end|>", "special": False},
-        "10": {"content": "<|im_start|>", "special": True}}}
+    tokenizer = {
+        "eos_token": {"content": "</s>"},
+        "added_tokens_decoder": {
+            "7": {"content": "</s>", "special": True},
+            "8": {"content": "<|im_end|>", "special": True},
+            "9": {"content": "<|im_end|>", "special": False},
+            "10": {"content": "<|im_start|>", "special": True},
+        },
+    }
     config = huggingface({"eos_token_id": [2, 6]}, tokenizer, eos_token_id=[5, 2])
     assert config.eos_token_ids == (5, 2, 6, 7, 8)
 
@@ -112,9 +188,15 @@ def test_gguf_stop_ids_include_control_tokens_that_end_a_turn() -> None:
 
 
 def test_generation_config_gives_sampling_defaults() -> None:
-    assert huggingface({"temperature": 0.6, "top_k": 20, "top_p": 0.9, "do_sample": True,
-                        "transformers_version": "5"}).generation == {
-        "temperature": 0.6, "top_k": 20, "top_p": 0.9}
+    assert huggingface(
+        {
+            "temperature": 0.6,
+            "top_k": 20,
+            "top_p": 0.9,
+            "do_sample": True,
+            "transformers_version": "5",
+        }
+    ).generation == {"temperature": 0.6, "top_k": 20, "top_p": 0.9}
     assert huggingface({"temperature": 0.6}).generation == {"temperature": 0.6}
     assert huggingface({"do_sample": False, "temperature": 0.6}).generation == {"temperature": 0.0}
     assert huggingface().generation == {}
@@ -128,10 +210,23 @@ def test_an_impossible_sampling_default_is_an_invalid_checkpoint() -> None:
 
 def test_gguf_and_config_json_agree() -> None:
     a, b = huggingface(vocab_size=8), gguf()
-    for key in ("model_type", "vocab_size", "hidden_size", "intermediate_size", "head_dim",
-                "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "rms_norm_eps",
-                "max_position_embeddings", "rope_theta", "rope_scaling", "bos_token_id",
-                "tie_word_embeddings", "hidden_act"):
+    for key in (
+        "model_type",
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "head_dim",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "rms_norm_eps",
+        "max_position_embeddings",
+        "rope_theta",
+        "rope_scaling",
+        "bos_token_id",
+        "tie_word_embeddings",
+        "hidden_act",
+    ):
         assert getattr(a, key) == getattr(b, key), key
     assert b.name == "Tiny"
 
@@ -139,9 +234,14 @@ def test_gguf_and_config_json_agree() -> None:
 def test_gguf_tensors_settle_what_the_metadata_leaves_open() -> None:
     metadata = {key: value for key, value in GGUF.items() if key != "llama.vocab_size"}
     assert ModelConfig.from_gguf(metadata).vocab_size == 8, "the number of tokens"
-    config = ModelConfig.from_gguf(metadata, {
-        "model.embed_tokens.weight": (10, 64), "lm_head.weight": (10, 64),
-        "model.layers.0.self_attn.q_proj.bias": (64,)})
+    config = ModelConfig.from_gguf(
+        metadata,
+        {
+            "model.embed_tokens.weight": (10, 64),
+            "lm_head.weight": (10, 64),
+            "model.layers.0.self_attn.q_proj.bias": (64,),
+        },
+    )
     assert config.vocab_size == 10, "an embedding may be padded beyond the tokens"
     assert not config.tie_word_embeddings
     assert config.attention_bias and not config.mlp_bias
@@ -149,11 +249,15 @@ def test_gguf_tensors_settle_what_the_metadata_leaves_open() -> None:
 
 def test_gguf_rope_scaling_goes_by_hugging_face_keys() -> None:
     assert gguf(llama__rope__scaling__type="none").rope_scaling is None
-    assert gguf(llama__rope__scaling__type="yarn", llama__rope__scaling__factor=4.0,
-                llama__rope__scaling__original_context_length=2048).rope_scaling == {
-        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+    assert gguf(
+        llama__rope__scaling__type="yarn",
+        llama__rope__scaling__factor=4.0,
+        llama__rope__scaling__original_context_length=2048,
+    ).rope_scaling == {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
     assert gguf(llama__rope__scale_linear=2.0).rope_scaling == {
-        "rope_type": "linear", "factor": 2.0}
+        "rope_type": "linear",
+        "factor": 2.0,
+    }
 
 
 def test_raw_leaves_out_the_vocabulary() -> None:
@@ -174,15 +278,18 @@ def test_an_unknown_architecture_is_unsupported_and_says_what_works() -> None:
         gguf(general__architecture="mamba")
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"head_dim": 20}, "`head_dim`: expected a multiple of 8, found 20"),
-    ({"architectures": ["LlamaForSequenceClassification"]}, "does not generate text"),
-    ({"quantization_config": {"quant_method": "gptq"}}, "quantized with 'gptq'"),
-    ({"sliding_window": 4096}, "window of 4096 tokens"),
-    ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_window"),
-    ({"partial_rotary_factor": 0.5}, "expected 1, found 0.5"),
-    ({"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "varies by layer"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"head_dim": 20}, "`head_dim`: expected a multiple of 8, found 20"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "does not generate text"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "quantized with 'gptq'"),
+        ({"sliding_window": 4096}, "window of 4096 tokens"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_window"),
+        ({"partial_rotary_factor": 0.5}, "expected 1, found 0.5"),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "varies by layer"),
+    ],
+)
 def test_what_would_be_silently_wrong_is_unsupported(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedModel, match=message):
         huggingface(**changes)
@@ -192,52 +299,62 @@ def test_a_window_that_is_turned_off_is_no_obstacle() -> None:
     assert huggingface(sliding_window=4096, use_sliding_window=False).hidden_size == 64
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"llama__expert_count": 8}, "mixtures of experts"),
-    ({"llama__rope__dimension_count": 8}, "expected head_dim = 16, found 8"),
-    ({"llama__attention__value_length": 8}, "expected head_dim = 16, found 8"),
-    ({"llama__attention__head_count_kv": [2, 1]}, "vary by layer"),
-    ({"llama__attention__sliding_window": 128}, "sliding windows"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"llama__expert_count": 8}, "mixtures of experts"),
+        ({"llama__rope__dimension_count": 8}, "expected head_dim = 16, found 8"),
+        ({"llama__attention__value_length": 8}, "expected head_dim = 16, found 8"),
+        ({"llama__attention__head_count_kv": [2, 1]}, "vary by layer"),
+        ({"llama__attention__sliding_window": 128}, "sliding windows"),
+    ],
+)
 def test_gguf_features_without_kernels_are_unsupported(
-        changes: dict[str, Any], message: str) -> None:
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UnsupportedModel, match=message):
         gguf(**changes)
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"hidden_size": None}, "`hidden_size` is missing from config.json"),
-    ({"hidden_size": "64"}, "`hidden_size` in config.json: expected an integer .*, found '64'"),
-    ({"hidden_size": True}, "expected an integer"),
-    ({"hidden_size": 64.0}, "expected an integer"),
-    ({"hidden_size": 2**40}, "expected an integer from 1 to"),
-    ({"hidden_size": 66}, "expected a multiple of num_attention_heads = 4, found 66"),
-    ({"num_hidden_layers": 0}, "from 1 to"),
-    ({"num_key_value_heads": 3}, "expected a divisor of num_attention_heads = 4, found 3"),
-    ({"rms_norm_eps": math.inf}, "expected a positive number"),
-    ({"rope_theta": -1.0}, "expected a positive number"),
-    ({"rope_parameters": {"rope_theta": 1.0}}, r"expected 1\.0 as in rope_parameters"),
-    ({"rope_scaling": {"type": "yarn", "rope_type": "linear"}}, "to agree on 'linear'"),
-    ({"rope_scaling": {"factor": 2.0}}, "expected a `rope_type`"),
-    ({"tie_word_embeddings": "yes"}, "expected true or false"),
-    ({"eos_token_id": 100}, "expected ids from 0 to 99"),
-    ({"eos_token_id": [[2]]}, "expected a token id or a list of them"),
-    ({"bos_token_id": [1, 2]}, "expected one token id"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": None}, "`hidden_size` is missing from config.json"),
+        ({"hidden_size": "64"}, "`hidden_size` in config.json: expected an integer .*, found '64'"),
+        ({"hidden_size": True}, "expected an integer"),
+        ({"hidden_size": 64.0}, "expected an integer"),
+        ({"hidden_size": 2**40}, "expected an integer from 1 to"),
+        ({"hidden_size": 66}, "expected a multiple of num_attention_heads = 4, found 66"),
+        ({"num_hidden_layers": 0}, "from 1 to"),
+        ({"num_key_value_heads": 3}, "expected a divisor of num_attention_heads = 4, found 3"),
+        ({"rms_norm_eps": math.inf}, "expected a positive number"),
+        ({"rope_theta": -1.0}, "expected a positive number"),
+        ({"rope_parameters": {"rope_theta": 1.0}}, r"expected 1\.0 as in rope_parameters"),
+        ({"rope_scaling": {"type": "yarn", "rope_type": "linear"}}, "to agree on 'linear'"),
+        ({"rope_scaling": {"factor": 2.0}}, "expected a `rope_type`"),
+        ({"tie_word_embeddings": "yes"}, "expected true or false"),
+        ({"eos_token_id": 100}, "expected ids from 0 to 99"),
+        ({"eos_token_id": [[2]]}, "expected a token id or a list of them"),
+        ({"bos_token_id": [1, 2]}, "expected one token id"),
+    ],
+)
 def test_a_contradictory_config_json_is_invalid(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidCheckpoint, match=message):
         huggingface(**changes)
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"llama__block_count": None}, "`llama.block_count` is missing from the GGUF metadata"),
-    ({"llama__block_count": 2.0}, "expected an integer"),
-    ({"llama__context_length": 0}, "from 1 to"),
-    ({"llama__vocab_size": 7}, "expected at most vocab_size = 7 of them, found 8 of them"),
-    ({"tokenizer__ggml__eos_token_id": 8}, "expected ids from 0 to 7"),
-    ({"tokenizer__ggml__tokens": "abc"}, "expected an array of str"),
-    ({"general__architecture": 3}, "expected text, found 3"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"llama__block_count": None}, "`llama.block_count` is missing from the GGUF metadata"),
+        ({"llama__block_count": 2.0}, "expected an integer"),
+        ({"llama__context_length": 0}, "from 1 to"),
+        ({"llama__vocab_size": 7}, "expected at most vocab_size = 7 of them, found 8 of them"),
+        ({"tokenizer__ggml__eos_token_id": 8}, "expected ids from 0 to 7"),
+        ({"tokenizer__ggml__tokens": "abc"}, "expected an array of str"),
+        ({"general__architecture": 3}, "expected text, found 3"),
+    ],
+)
 def test_contradictory_gguf_metadata_is_invalid(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidCheckpoint, match=message):
         gguf(**changes)
@@ -245,15 +362,37 @@ def test_contradictory_gguf_metadata_is_invalid(changes: dict[str, Any], message
 
 def test_no_value_of_any_key_escapes_the_error_tree() -> None:
     """Every key of each source, replaced by every odd value: a config or an InfernoError."""
-    extra = ["head_dim", "rope_scaling", "rope_parameters", "attention_bias", "mlp_bias",
-             "quantization_config", "sliding_window", "use_sliding_window", "layer_types",
-             "partial_rotary_factor"]
-    generation = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "do_sample",
-                  "eos_token_id"]
+    extra = [
+        "head_dim",
+        "rope_scaling",
+        "rope_parameters",
+        "attention_bias",
+        "mlp_bias",
+        "quantization_config",
+        "sliding_window",
+        "use_sliding_window",
+        "layer_types",
+        "partial_rotary_factor",
+    ]
+    generation = [
+        "temperature",
+        "top_k",
+        "top_p",
+        "min_p",
+        "repetition_penalty",
+        "do_sample",
+        "eos_token_id",
+    ]
     tokenizer = ["eos_token", "added_tokens_decoder"]
-    scaling = ["llama.rope.scale_linear", "llama.rope.scaling.type", "llama.rope.scaling.factor",
-               "llama.expert_count", "llama.attention.key_length", "general.sampling.temp",
-               "tokenizer.ggml.eot_token_id"]
+    scaling = [
+        "llama.rope.scale_linear",
+        "llama.rope.scaling.type",
+        "llama.rope.scaling.factor",
+        "llama.expert_count",
+        "llama.attention.key_length",
+        "general.sampling.temp",
+        "tokenizer.ggml.eot_token_id",
+    ]
     refused = accepted = 0
     makers = [
         *((lambda v, k=k: huggingface(**{k: v})) for k in [*LLAMA, *extra]),

@@ -19,13 +19,31 @@ any_tokenizer = pytest.mark.parametrize("kind", TOKENIZERS)
 @functools.cache
 def words() -> Tokenizer:
     """Return a vocabulary whose tokens are bytes and a few words that stop strings cut."""
-    texts = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)),
-             "abcd", "bc", "xaby", "STOP", "ST", "OP", "\u2581END\u2581", "é", "aa"]
-    return Tokenizer.from_gguf({
-        "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": texts,
-        "tokenizer.ggml.scores": [0.0] * len(texts),
-        "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * (len(texts) - 259),
-        "tokenizer.ggml.add_space_prefix": False, "tokenizer.ggml.eos_token_id": 2})
+    texts = [
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "abcd",
+        "bc",
+        "xaby",
+        "STOP",
+        "ST",
+        "OP",
+        "\u2581END\u2581",
+        "é",
+        "aa",
+    ]
+    return Tokenizer.from_gguf(
+        {
+            "tokenizer.ggml.model": "llama",
+            "tokenizer.ggml.tokens": texts,
+            "tokenizer.ggml.scores": [0.0] * len(texts),
+            "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * (len(texts) - 259),
+            "tokenizer.ggml.add_space_prefix": False,
+            "tokenizer.ggml.eos_token_id": 2,
+        }
+    )
 
 
 def ids(*tokens: str) -> list[int]:
@@ -34,8 +52,9 @@ def ids(*tokens: str) -> list[int]:
     return [id for id in found if id is not None]
 
 
-def stream(tokenizer: Tokenizer, tokens: list[int], stop: Any = (), **options: Any
-           ) -> tuple[list[str], bool]:
+def stream(
+    tokenizer: Tokenizer, tokens: list[int], stop: Any = (), **options: Any
+) -> tuple[list[str], bool]:
     text_stream = TextStream(tokenizer, stop, **options)
     pieces = []
     for id in tokens:
@@ -79,8 +98,7 @@ def test_any_ids_stream_to_what_they_decode_to(kind: str, data: Any) -> None:
 @any_tokenizer
 @settings(deadline=None, max_examples=250)
 @given(data=st.data())
-def test_nothing_of_a_stop_string_leaks_and_nothing_before_it_is_lost(kind: str, data: Any
-                                                                     ) -> None:
+def test_nothing_of_a_stop_string_leaks_and_nothing_before_it_is_lost(kind: str, data: Any) -> None:
     tokenizer = TOKENIZERS[kind]()
     text = data.draw(st.text(alphabet="ab\n é😀<") | st.text())
     stop = data.draw(st.lists(st.text(alphabet="ab\n é😀<", max_size=5), max_size=4))

@@ -29,8 +29,11 @@ from vocabularies import (
 
 TOKENIZERS = {"byte-level": byte_level, "sentencepiece": sentencepiece_like, "stories": stories}
 any_tokenizer = pytest.mark.parametrize("kind", TOKENIZERS)
-texts = st.text() | st.text(alphabet=" \t\nab<|>/\u2581\u0301é😀你") | st.lists(
-    st.sampled_from([*AWKWARD, *CONTROL, "<s>", "</s>"])).map("".join)
+texts = (
+    st.text()
+    | st.text(alphabet=" \t\nab<|>/\u2581\u0301é😀你")
+    | st.lists(st.sampled_from([*AWKWARD, *CONTROL, "<s>", "</s>"])).map("".join)
+)
 
 
 @any_tokenizer
@@ -91,7 +94,13 @@ def test_the_stories_vocabulary_spells_the_documented_story() -> None:
 def test_characters_outside_the_vocabulary_become_bytes() -> None:
     ids = stories().encode("a\n\n🦙")
     assert [stories().token_text(id) for id in ids[-6:]] == [
-        "<0x0A>", "<0x0A>", "<0xF0>", "<0x9F>", "<0xA6>", "<0x99>"]
+        "<0x0A>",
+        "<0x0A>",
+        "<0xF0>",
+        "<0x9F>",
+        "<0xA6>",
+        "<0x99>",
+    ]
     assert b"".join(map(stories().token_bytes, ids)) == " a\n\n🦙".encode()
 
 
@@ -120,9 +129,18 @@ def test_control_tokens_match_only_when_asked_and_user_defined_ones_always() -> 
     assert tokenizer.token_bytes(tokenizer.token_id("<think>")) == b"<think>"
 
 
-@pytest.mark.parametrize("flags", [
-    {}, {"lstrip": True}, {"rstrip": True}, {"single_word": True}, {"normalized": True},
-    {"lstrip": True, "rstrip": True}], ids=str)
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {},
+        {"lstrip": True},
+        {"rstrip": True},
+        {"single_word": True},
+        {"normalized": True},
+        {"lstrip": True, "rstrip": True},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("special", [True, False])
 def test_flags_of_added_tokens_are_honoured(
     flags: dict[str, bool], special: bool, tmp_path: Path
@@ -161,8 +179,12 @@ def test_lone_surrogates_and_bytes_that_are_not_utf8_are_refused() -> None:
 
 @pytest.mark.parametrize("id", [-1, 10**6, 2**70, 1.5, "1", None])
 def test_ids_outside_the_vocabulary_are_named(id: Any) -> None:
-    for call in (byte_level().token_bytes, byte_level().token_text, byte_level().piece,
-                 lambda id: byte_level().decode([id])):
+    for call in (
+        byte_level().token_bytes,
+        byte_level().token_text,
+        byte_level().piece,
+        lambda id: byte_level().decode([id]),
+    ):
         with pytest.raises(InvalidOption, match="Token id"):
             call(id)
 
@@ -198,20 +220,29 @@ def llama_backend(scheme: str) -> tokenizers.Tokenizer:
     m = sentencepiece_metadata()
     pieces = m["tokenizer.ggml.tokens"]
     merges = _merges_by_score(pieces, m["tokenizer.ggml.token_type"], m["tokenizer.ggml.scores"])
-    backend = tokenizers.Tokenizer(models.BPE(
-        {piece: id for id, piece in enumerate(pieces)}, merges, unk_token="<unk>", fuse_unk=True,
-        byte_fallback=True))
+    backend = tokenizers.Tokenizer(
+        models.BPE(
+            {piece: id for id, piece in enumerate(pieces)},
+            merges,
+            unk_token="<unk>",
+            fuse_unk=True,
+            byte_fallback=True,
+        )
+    )
     if scheme == "prepend":
-        backend.normalizer = normalizers.Sequence([
-            normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+        backend.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+        )
     else:
         backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=False)
     strip = [] if scheme == "never" else [decoders.Strip(" ", 1, 0)]
-    backend.decoder = decoders.Sequence([
-        decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+    )
     backend.add_special_tokens([AddedToken(t, normalized=False) for t in ("<unk>", "<s>", "</s>")])
     backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 1)])
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
     backend.enable_truncation(8)  # as files of embedding models do
     return backend
 
@@ -220,7 +251,8 @@ def llama_backend(scheme: str) -> tokenizers.Tokenizer:
 def test_llama_files_give_the_ids_and_texts_of_the_library(scheme: str, tmp_path: Path) -> None:
     backend = llama_backend(scheme)
     tokenizer = Tokenizer.from_file(
-        save(backend, tmp_path), {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"})
+        save(backend, tmp_path), {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    )
     assert tokenizer.adds_bos
     assert tokenizer.bos_id == 1
     assert tokenizer.eos_ids == (2,)
@@ -238,8 +270,7 @@ def test_the_config_overrules_whether_bos_is_added(tmp_path: Path) -> None:
     assert not Tokenizer.from_file(path, {}).adds_bos
     plain = save(trained_byte_level(), tmp_path)
     assert not Tokenizer.from_file(plain, {"bos_token": "<|im_start|>"}).adds_bos
-    assert Tokenizer.from_file(
-        plain, {"bos_token": "<|im_start|>", "add_bos_token": True}).adds_bos
+    assert Tokenizer.from_file(plain, {"bos_token": "<|im_start|>", "add_bos_token": True}).adds_bos
 
 
 def test_a_token_the_config_names_is_a_control_token(tmp_path: Path) -> None:
@@ -252,7 +283,8 @@ def test_a_token_the_config_names_is_a_control_token(tmp_path: Path) -> None:
 def test_bos_is_wanted_as_the_metadata_or_the_kind_says() -> None:
     def adds_bos(**changes: Any) -> bool:
         metadata = byte_level_metadata() | {
-            f"tokenizer.ggml.{key}": value for key, value in changes.items()}
+            f"tokenizer.ggml.{key}": value for key, value in changes.items()
+        }
         return Tokenizer.from_gguf({k: v for k, v in metadata.items() if v is not None}).adds_bos
 
     assert not adds_bos(add_bos_token=None)
@@ -280,18 +312,23 @@ def test_end_of_turn_tokens_are_found_by_name() -> None:
     assert Tokenizer.from_gguf(metadata).eos_ids == (2,)
 
 
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-          r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 SPLITS = {
-    "gpt-2": [GPT2], "smollm": [r"\p{N}", GPT2], "llama-bpe": [LLAMA3],
+    "gpt-2": [GPT2],
+    "smollm": [r"\p{N}", GPT2],
+    "llama-bpe": [LLAMA3],
     "qwen2": [LLAMA3.replace("{1,3}", "")],
 }
 
 
 @pytest.mark.parametrize("name", SPLITS)
-@pytest.mark.parametrize("text", [
-    TEXT, "I'LL don'T 12345 a1b2\n\n  x\r\n", "½ ²³ Ⅻ ٣٤", "  \n \t x"])
+@pytest.mark.parametrize(
+    "text", [TEXT, "I'LL don'T 12345 a1b2\n\n  x\r\n", "½ ²³ Ⅻ ٣٤", "  \n \t x"]
+)
 def test_text_is_cut_where_the_published_patterns_cut(name: str, text: str) -> None:
     import regex
 
@@ -319,13 +356,34 @@ def test_an_unknown_pre_tokenizer_lists_those_that_work() -> None:
         Tokenizer.from_gguf({"tokenizer.ggml.model": "t5"})
 
 
-@pytest.mark.parametrize(("key", "value"), [
-    ("model", None), ("model", 7), ("tokens", None), ("tokens", []), ("tokens", "abc"),
-    ("tokens", [1, 2]), ("tokens", ["\ud800"]), ("token_type", [1]), ("token_type", "11"),
-    ("token_type", ["a"] * 505), ("merges", None), ("merges", ["ab"]), ("merges", ["a b c"]),
-    ("merges", ["a nowhere"]), ("merges", ["nowhere\u0000 x"]), ("merges", [" a"]),
-    ("bos_token_id", -1), ("bos_token_id", 10**9), ("eos_token_id", "2"), ("eot_token_id", True),
-    ("add_bos_token", 1), ("pre", 5)], ids=str)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("model", None),
+        ("model", 7),
+        ("tokens", None),
+        ("tokens", []),
+        ("tokens", "abc"),
+        ("tokens", [1, 2]),
+        ("tokens", ["\ud800"]),
+        ("token_type", [1]),
+        ("token_type", "11"),
+        ("token_type", ["a"] * 505),
+        ("merges", None),
+        ("merges", ["ab"]),
+        ("merges", ["a b c"]),
+        ("merges", ["a nowhere"]),
+        ("merges", ["nowhere\u0000 x"]),
+        ("merges", [" a"]),
+        ("bos_token_id", -1),
+        ("bos_token_id", 10**9),
+        ("eos_token_id", "2"),
+        ("eot_token_id", True),
+        ("add_bos_token", 1),
+        ("pre", 5),
+    ],
+    ids=str,
+)
 def test_damaged_metadata_is_refused_by_name(key: str, value: Any) -> None:
     metadata = dict(byte_level_metadata())
     metadata[f"tokenizer.ggml.{key}"] = value
@@ -339,23 +397,34 @@ def test_hostile_pieces_do_not_hang_the_merge_building() -> None:
     metadata = sentencepiece_metadata()
     tokens = [*metadata["tokenizer.ggml.tokens"], "a" * 1_000_000]
     with pytest.raises(InvalidCheckpoint, match="ordinary length"):
-        Tokenizer.from_gguf(metadata | {
-            "tokenizer.ggml.tokens": tokens,
-            "tokenizer.ggml.scores": [0.0] * len(tokens),
-            "tokenizer.ggml.token_type": [1] * len(tokens)})
+        Tokenizer.from_gguf(
+            metadata
+            | {
+                "tokenizer.ggml.tokens": tokens,
+                "tokenizer.ggml.scores": [0.0] * len(tokens),
+                "tokenizer.ggml.token_type": [1] * len(tokens),
+            }
+        )
     with pytest.raises(InvalidCheckpoint, match="scores"):
         Tokenizer.from_gguf({k: v for k, v in metadata.items() if not k.endswith("scores")})
 
 
-@pytest.mark.parametrize("content", [
-    b"", b"{", b"[]", b"\xff\xfe", b'{"version":"1.0"}',
-    b'{"version":"1.0","model":{"type":"BPE"}}',
-    b'{"version":"1.0","model":{"type":"BPE","vocab":{"a":-1},"merges":[]}}',
-    b'{"version":"1.0","model":{"type":"BPE","vocab":{"a":1},"merges":[["a","b"]]}}',
-    b'{"version":"1.0","model":{"type":"BPE","vocab":{},"merges":[]},"pre_tokenizer":'
-    b'{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated","invert":false}}',
-    b"[" * 100_000,
-])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff\xfe",
+        b'{"version":"1.0"}',
+        b'{"version":"1.0","model":{"type":"BPE"}}',
+        b'{"version":"1.0","model":{"type":"BPE","vocab":{"a":-1},"merges":[]}}',
+        b'{"version":"1.0","model":{"type":"BPE","vocab":{"a":1},"merges":[["a","b"]]}}',
+        b'{"version":"1.0","model":{"type":"BPE","vocab":{},"merges":[]},"pre_tokenizer":'
+        b'{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated","invert":false}}',
+        b"[" * 100_000,
+    ],
+)
 def test_a_damaged_tokenizer_file_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
@@ -380,10 +449,14 @@ def test_32000_pieces_are_ready_in_time() -> None:
         pieces += ["".join(word) for word in itertools.product(letters, repeat=length)]
     pieces = pieces[:32000]
     began = time.process_time()
-    tokenizer = Tokenizer.from_gguf({
-        "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": pieces,
-        "tokenizer.ggml.scores": [-float(id) for id in range(len(pieces))],
-        "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * (len(pieces) - 259)})
+    tokenizer = Tokenizer.from_gguf(
+        {
+            "tokenizer.ggml.model": "llama",
+            "tokenizer.ggml.tokens": pieces,
+            "tokenizer.ggml.scores": [-float(id) for id in range(len(pieces))],
+            "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * (len(pieces) - 259),
+        }
+    )
     assert time.process_time() - began < 1.5
     assert tokenizer.decode(tokenizer.encode("abc abcd")) == "abc abcd"
 

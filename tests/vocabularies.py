@@ -15,22 +15,62 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers, trainers
 
 from inferno.tokenizer import Tokenizer
 
-TEXT = """The quick brown fox jumps over the lazy dog. It's 1,234 o'clock, isn't it?  Two  spaces,
+TEXT = (
+    """The quick brown fox jumps over the lazy dog. It's 1,234 o'clock, isn't it?  Two  spaces,
 \ttabs, and naïve café crème brûlée: déjà vu! 你好,世界。こんにちは。 Привет, мир! 😀 👩‍👩‍👧 end.
 def f(x):\n    return x ** 2  # code\n\n\nuser assistant system tool think
-""" * 3
+"""
+    * 3
+)
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 USER_DEFINED = ["<think>", "</think>"]
 
 AWKWARD = [
-    "", " ", "  ", "   ", "\t", "\t\t", "\n", "\n\n", "\r\n", " \n ", "\nfirst", " leading",
-    "  two leading", "trailing ", "trailing  ", "\ttab first", "a\tb", "a\n\nb", "a  b   c",
-    "😀", "a😀b", "👩‍👩‍👧", "e\u0301 o\u0308", "\u0301", "你好，世界", "日本語 テキスト",
+    "",
+    " ",
+    "  ",
+    "   ",
+    "\t",
+    "\t\t",
+    "\n",
+    "\n\n",
+    "\r\n",
+    " \n ",
+    "\nfirst",
+    " leading",
+    "  two leading",
+    "trailing ",
+    "trailing  ",
+    "\ttab first",
+    "a\tb",
+    "a\n\nb",
+    "a  b   c",
+    "😀",
+    "a😀b",
+    "👩‍👩‍👧",
+    "e\u0301 o\u0308",
+    "\u0301",
+    "你好，世界",
+    "日本語 テキスト",
     "Привет",
-    "naïve café", "\x00\x01", "\ufeffbom", "\u00a0nbsp\u00a0", "it's 1234567 o'clock",
+    "naïve café",
+    "\x00\x01",
+    "\ufeffbom",
+    "\u00a0nbsp\u00a0",
+    "it's 1234567 o'clock",
     "<|im_end|>",
-    "<s>hi</s>", "<0x0A>", "<think>x</think>", "\u2581", "a\u2581b", " \u2581 ", "\U0010ffff",
-    "user<|im_start|>", "لغة عربية", "𝔘𝔫𝔦", "x" * 300, "\ue000\uf8ff",
+    "<s>hi</s>",
+    "<0x0A>",
+    "<think>x</think>",
+    "\u2581",
+    "a\u2581b",
+    " \u2581 ",
+    "\U0010ffff",
+    "user<|im_start|>",
+    "لغة عربية",
+    "𝔘𝔫𝔦",
+    "x" * 300,
+    "\ue000\uf8ff",
 ]
 
 
@@ -38,13 +78,22 @@ AWKWARD = [
 def trained_byte_level() -> tokenizers.Tokenizer:
     """Return a GPT-2-like tokenizer with control and user-defined tokens, trained on TEXT."""
     backend = tokenizers.Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=True),
-        pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
     backend.decoder = decoders.ByteLevel()
-    backend.train_from_iterator([TEXT], trainers.BpeTrainer(
-        vocab_size=500, special_tokens=CONTROL, show_progress=False,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    backend.train_from_iterator(
+        [TEXT],
+        trainers.BpeTrainer(
+            vocab_size=500,
+            special_tokens=CONTROL,
+            show_progress=False,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        ),
+    )
     backend.add_tokens([AddedToken(text, normalized=False) for text in USER_DEFINED])
     return backend
 
@@ -58,8 +107,10 @@ def byte_level_metadata() -> dict[str, Any]:
     kinds = [3 if text in CONTROL else 4 if text in USER_DEFINED else 1 for text in texts]
     merges = json.loads(backend.to_str())["model"]["merges"]
     return {
-        "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm",
-        "tokenizer.ggml.tokens": texts, "tokenizer.ggml.token_type": kinds,
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "smollm",
+        "tokenizer.ggml.tokens": texts,
+        "tokenizer.ggml.token_type": kinds,
         "tokenizer.ggml.merges": [" ".join(merge) for merge in merges],
         "tokenizer.ggml.bos_token_id": vocab["<|im_start|>"],
         "tokenizer.ggml.eos_token_id": vocab["<|im_end|>"],
@@ -72,10 +123,19 @@ def trained_sentencepiece() -> sentencepiece.SentencePieceProcessor:
     """Return a Llama-like SentencePiece BPE model, trained on TEXT."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT.split("\n")), model_writer=model, model_type="bpe",
-        vocab_size=460, byte_fallback=True, character_coverage=0.98, split_digits=True,
-        normalization_rule_name="identity", remove_extra_whitespaces=False,
-        allow_whitespace_only_pieces=True, user_defined_symbols=USER_DEFINED, minloglevel=2)
+        sentence_iterator=iter(TEXT.split("\n")),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=460,
+        byte_fallback=True,
+        character_coverage=0.98,
+        split_digits=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        allow_whitespace_only_pieces=True,
+        user_defined_symbols=USER_DEFINED,
+        minloglevel=2,
+    )
     return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
 
 
@@ -85,11 +145,23 @@ def sentencepiece_metadata() -> dict[str, Any]:
     model = trained_sentencepiece()
     ids = range(model.get_piece_size())
     pieces = [model.id_to_piece(id) for id in ids]
-    kinds = [2 if model.is_unknown(id) else 3 if model.is_control(id) else
-             6 if model.is_byte(id) else 4 if pieces[id] in USER_DEFINED else 1 for id in ids]
+    kinds = [
+        2
+        if model.is_unknown(id)
+        else 3
+        if model.is_control(id)
+        else 6
+        if model.is_byte(id)
+        else 4
+        if pieces[id] in USER_DEFINED
+        else 1
+        for id in ids
+    ]
     return {
-        "tokenizer.ggml.model": "llama", "tokenizer.ggml.pre": "default",
-        "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.token_type": kinds,
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.pre": "default",
+        "tokenizer.ggml.tokens": pieces,
+        "tokenizer.ggml.token_type": kinds,
         "tokenizer.ggml.scores": [model.get_score(id) for id in ids],
         "tokenizer.ggml.bos_token_id": model.bos_id(),
         "tokenizer.ggml.eos_token_id": model.eos_id(),
@@ -118,10 +190,14 @@ def stories() -> Tokenizer:
         scores.append(score)
         offset += 8 + length
     texts[:3] = ["<unk>", "<s>", "</s>"]
-    return Tokenizer.from_gguf({
-        "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": texts,
-        "tokenizer.ggml.scores": scores,
-        "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * (len(texts) - 259),
-        "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.unknown_token_id": 0,
-    })
+    return Tokenizer.from_gguf(
+        {
+            "tokenizer.ggml.model": "llama",
+            "tokenizer.ggml.tokens": texts,
+            "tokenizer.ggml.scores": scores,
+            "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * (len(texts) - 259),
+            "tokenizer.ggml.bos_token_id": 1,
+            "tokenizer.ggml.eos_token_id": 2,
+            "tokenizer.ggml.unknown_token_id": 0,
+        }
+    )

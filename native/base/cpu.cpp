@@ -54,8 +54,8 @@ const KernelTable& choose_kernels(std::string_view isa) {
         if (isa.empty() || isa == candidate.name) return candidate.table();
         names += (names.empty() ? "" : ", ") + std::string(candidate.name);
     }
-    throw Error("invalid-option", "Instruction set `" + std::string(isa) + "` cannot run on this CPU (it can run: " +
-                                      names + ")",
+    throw Error("invalid-option",
+                "Instruction set `" + std::string(isa) + "` cannot run on this CPU (it can run: " + names + ")",
                 "leave `isa` and INFERNO_ISA unset to use the best");
 }
 

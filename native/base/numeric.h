@@ -48,7 +48,7 @@ INFERNO_INLINE f16 f32_to_f16(float x) {
     const uint32_t sign = (u >> 16) & 0x8000u, magnitude = u & 0x7FFFFFFFu;
     if (magnitude > 0x7F800000u) return (f16)(sign | 0x7E00u | ((magnitude >> 13) & 0x3FFu));
     if (magnitude >= 0x477FF000u) return (f16)(sign | 0x7C00u);  // 65520 and more round to infinity
-    if (magnitude < 0x38800000u) {  // below 2^-14: a subnormal half, in units of 2^-24
+    if (magnitude < 0x38800000u) {                               // below 2^-14: a subnormal half, in units of 2^-24
         // Adding 0.5 moves the unit of a float's last place to 2^-24: the sum's low bits are the answer.
         const uint32_t sum = bits_of(float_of(magnitude) + 0.5f);
         return (f16)(sign | (sum - 0x3F000000u));
@@ -66,9 +66,7 @@ INFERNO_INLINE bf16 f32_to_bf16(float x) {
     return (bf16)((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
 }
 
-INFERNO_INLINE int64_t round_up(int64_t n, int64_t multiple) {
-    return (n + multiple - 1) / multiple * multiple;
-}
+INFERNO_INLINE int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 INFERNO_INLINE int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }
 

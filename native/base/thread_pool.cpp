@@ -54,8 +54,8 @@ constexpr int next_of(uint64_t ticket) { return (int)(ticket & 0xFFFF); }
 
 ThreadPool::ThreadPool(int threads) {
     if (threads < 1 || threads > kMaxThreads)
-        throw Error("invalid-option", "`threads`: expected 1 to " + std::to_string(kMaxThreads) + ", found " +
-                                          std::to_string(threads));
+        throw Error("invalid-option",
+                    "`threads`: expected 1 to " + std::to_string(kMaxThreads) + ", found " + std::to_string(threads));
     workers_.reserve(threads - 1);
     for (int i = 1; i < threads; ++i) workers_.emplace_back([this](std::stop_token stop) { work(stop); });
 }

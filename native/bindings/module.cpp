@@ -78,8 +78,7 @@ void forward(Executor& executor, const std::vector<std::tuple<KvCache*, TokenArr
 nb::ndarray<nb::numpy, float> copy_rows(const Executor& executor, int first, int count) {
     const size_t vocab = (size_t)executor.model().plan().vocab_size;
     auto copy = std::make_unique<float[]>(count * vocab);
-    for (int i = 0; i < count; ++i)
-        std::memcpy(&copy[i * vocab], executor.logits(first + i), vocab * sizeof(float));
+    for (int i = 0; i < count; ++i) std::memcpy(&copy[i * vocab], executor.logits(first + i), vocab * sizeof(float));
     return to_numpy(std::move(copy), {(size_t)count, vocab});
 }
 
@@ -98,77 +97,101 @@ NB_MODULE(_native, m) {
         nullptr);
 
     m.def("isas", &supported_isas, "Instruction sets this build has and this CPU can run, best first.");
-    m.def("choose_isa", [](const std::string& isa) { return std::string(choose_kernels(isa).name); }, "isa"_a,
-          "The instruction set named, or the best for an empty name; an impossible one is InvalidOption.");
-    m.def("formats", [] {
-        std::vector<std::tuple<std::string, std::string, int64_t, int64_t, bool>> all;
-        for (int i = 0; i < kNumFormats; ++i) {
-            const FormatInfo f = format_info((Format)i);
-            all.emplace_back(f.name, f.activation == Activation::q8 ? "q8" : "f32", f.block_bytes,
-                             f.tile_block_bytes, f.encodes);
-        }
-        return all;
-    }, "Weight formats: (name, activation, bytes of a stored block of 32, bytes of a packed block of 16 x 32, "
-       "whether floats can be quantized to it).");
+    m.def(
+        "choose_isa", [](const std::string& isa) { return std::string(choose_kernels(isa).name); }, "isa"_a,
+        "The instruction set named, or the best for an empty name; an impossible one is InvalidOption.");
+    m.def(
+        "formats",
+        [] {
+            std::vector<std::tuple<std::string, std::string, int64_t, int64_t, bool>> all;
+            for (int i = 0; i < kNumFormats; ++i) {
+                const FormatInfo f = format_info((Format)i);
+                all.emplace_back(f.name, f.activation == Activation::q8 ? "q8" : "f32", f.block_bytes,
+                                 f.tile_block_bytes, f.encodes);
+            }
+            return all;
+        },
+        "Weight formats: (name, activation, bytes of a stored block of 32, bytes of a packed block of 16 x 32, "
+        "whether floats can be quantized to it).");
 
     nb::class_<ThreadPool>(m, "ThreadPool", "Threads that walk the phases of a forward pass together.")
-        .def("__init__", [](ThreadPool* self, int threads) { new (self) ThreadPool(threads); }, "threads"_a)
+        .def(
+            "__init__", [](ThreadPool* self, int threads) { new (self) ThreadPool(threads); }, "threads"_a)
         .def_prop_ro("size", &ThreadPool::size);
 
     nb::class_<Plan>(m, "Plan", "What a model computes, as data; written once by inferno.lowering.")
-        .def("__init__", [](Plan* self, int64_t vocab_size, int num_layers, int kv_heads, int head_dim) {
-            new (self) Plan;
-            self->vocab_size = vocab_size;
-            self->num_layers = num_layers;
-            self->kv_heads = kv_heads;
-            self->head_dim = head_dim;
-        }, "vocab_size"_a, "num_layers"_a, "kv_heads"_a, "head_dim"_a)
-        .def("rows", [](Plan& p, int64_t columns, bool selected) {
-            p.rows.push_back({columns, selected});
-            return (int)p.rows.size() - 1;
-        }, "columns"_a, "selected"_a, "Add a buffer of float rows; returns its number.")
-        .def("pack", [](Plan& p, const std::string& kind, int64_t columns, bool selected) {
-            p.packs.push_back({activation_named(kind), columns, selected});
-            return (int)p.packs.size() - 1;
-        }, "kind"_a, "columns"_a, "selected"_a, "Add a buffer of packed activations; returns its number.")
-        .def("matrix", [](Plan& p, const std::string& name, const std::string& format, int64_t rows, int64_t columns) {
-            p.matrices.push_back({name, format_named(format), rows, columns});
-            return (int)p.matrices.size() - 1;
-        }, "name"_a, "format"_a, "rows"_a, "columns"_a)
-        .def("vector", [](Plan& p, const std::string& name, const FloatArray& values) {
-            p.vectors.push_back({name, floats_of(values)});
-            return (int)p.vectors.size() - 1;
-        }, "name"_a, "values"_a)
-        .def("rope", [](Plan& p, const FloatArray& inverse_frequencies) {
-            p.ropes.push_back(floats_of(inverse_frequencies));
-            return (int)p.ropes.size() - 1;
-        }, "inverse_frequencies"_a)
-        .def("op", [](Plan& p, const std::string& kind, const SliceTuple& input, const SliceTuple& second,
-                      const SliceTuple& third, const SliceTuple& output, int pack, int matrix, int vector,
-                      bool accumulate, float epsilon, int layer, int heads, int kv_heads, int head_dim, int rope,
-                      float scale) {
-            p.ops.push_back({op_kind_named(kind), slice_of(input), slice_of(second), slice_of(third), slice_of(output),
-                             pack, matrix, vector, accumulate, epsilon, layer, heads, kv_heads, head_dim, rope, scale});
-        }, "kind"_a, nb::kw_only(), "input"_a = SliceTuple{-1, 0, 0}, "second"_a = SliceTuple{-1, 0, 0},
-           "third"_a = SliceTuple{-1, 0, 0}, "output"_a = SliceTuple{-1, 0, 0}, "pack"_a = -1, "matrix"_a = -1,
-           "vector"_a = -1, "accumulate"_a = false, "epsilon"_a = 0.0f, "layer"_a = -1, "heads"_a = 0,
-           "kv_heads"_a = 0, "head_dim"_a = 0, "rope"_a = -1, "scale"_a = 0.0f,
-           "Append an operation; slices are (rows, offset, width). See native/runtime/plan.h.");
-    m.attr("OP_KINDS") = nb::make_tuple(
-#define X(kind) #kind,
-        INFERNO_OP_KINDS(X)
-#undef X
-        "");
-
+        .def(
+            "__init__",
+            [](Plan* self, int64_t vocab_size, int num_layers, int kv_heads, int head_dim) {
+                new (self) Plan;
+                self->vocab_size = vocab_size;
+                self->num_layers = num_layers;
+                self->kv_heads = kv_heads;
+                self->head_dim = head_dim;
+            },
+            "vocab_size"_a, "num_layers"_a, "kv_heads"_a, "head_dim"_a)
+        .def(
+            "rows",
+            [](Plan& p, int64_t columns, bool selected) {
+                p.rows.push_back({columns, selected});
+                return (int)p.rows.size() - 1;
+            },
+            "columns"_a, "selected"_a, "Add a buffer of float rows; returns its number.")
+        .def(
+            "pack",
+            [](Plan& p, const std::string& kind, int64_t columns, bool selected) {
+                p.packs.push_back({activation_named(kind), columns, selected});
+                return (int)p.packs.size() - 1;
+            },
+            "kind"_a, "columns"_a, "selected"_a, "Add a buffer of packed activations; returns its number.")
+        .def(
+            "matrix",
+            [](Plan& p, const std::string& name, const std::string& format, int64_t rows, int64_t columns) {
+                p.matrices.push_back({name, format_named(format), rows, columns});
+                return (int)p.matrices.size() - 1;
+            },
+            "name"_a, "format"_a, "rows"_a, "columns"_a)
+        .def(
+            "vector",
+            [](Plan& p, const std::string& name, const FloatArray& values) {
+                p.vectors.push_back({name, floats_of(values)});
+                return (int)p.vectors.size() - 1;
+            },
+            "name"_a, "values"_a)
+        .def(
+            "rope",
+            [](Plan& p, const FloatArray& inverse_frequencies) {
+                p.ropes.push_back(floats_of(inverse_frequencies));
+                return (int)p.ropes.size() - 1;
+            },
+            "inverse_frequencies"_a)
+        .def(
+            "op",
+            [](Plan& p, const std::string& kind, const SliceTuple& input, const SliceTuple& second,
+               const SliceTuple& third, const SliceTuple& output, int pack, int matrix, int vector, bool accumulate,
+               float epsilon, int layer, int heads, int kv_heads, int head_dim, int rope, float scale) {
+                p.ops.push_back({op_kind_named(kind), slice_of(input), slice_of(second), slice_of(third),
+                                 slice_of(output), pack, matrix, vector, accumulate, epsilon, layer, heads, kv_heads,
+                                 head_dim, rope, scale});
+            },
+            "kind"_a, nb::kw_only(), "input"_a = SliceTuple{-1, 0, 0}, "second"_a = SliceTuple{-1, 0, 0},
+            "third"_a = SliceTuple{-1, 0, 0}, "output"_a = SliceTuple{-1, 0, 0}, "pack"_a = -1, "matrix"_a = -1,
+            "vector"_a = -1, "accumulate"_a = false, "epsilon"_a = 0.0f, "layer"_a = -1, "heads"_a = 0,
+            "kv_heads"_a = 0, "head_dim"_a = 0, "rope"_a = -1, "scale"_a = 0.0f,
+            "Append an operation; slices are (rows, offset, width). See native/runtime/plan.h.");
     nb::class_<Model>(m, "Model", "A plan and its packed weights.")
-        .def("__init__", [](Model* self, const Plan& plan) { new (self) Model(plan); }, "plan"_a)
-        .def("pack", [](Model& self, ThreadPool& pool, int matrix, int64_t first_row, int64_t num_rows,
-                        const std::string& format, const ByteArray& data, int rope_head_dim) {
-            const Format source = format_named(format);
-            const nb::gil_scoped_release release;
-            self.matrix(matrix).pack(pool, first_row, num_rows, source, data.data(), data.size(), rope_head_dim);
-        }, "pool"_a, "matrix"_a, "first_row"_a, "num_rows"_a, "format"_a, "data"_a, "rope_head_dim"_a = 0,
-           "Pack stored rows into a matrix, quantizing if the formats differ.")
+        .def(
+            "__init__", [](Model* self, const Plan& plan) { new (self) Model(plan); }, "plan"_a)
+        .def(
+            "pack",
+            [](Model& self, ThreadPool& pool, int matrix, int64_t first_row, int64_t num_rows,
+               const std::string& format, const ByteArray& data, int rope_head_dim) {
+                const Format source = format_named(format);
+                const nb::gil_scoped_release release;
+                self.matrix(matrix).pack(pool, first_row, num_rows, source, data.data(), data.size(), rope_head_dim);
+            },
+            "pool"_a, "matrix"_a, "first_row"_a, "num_rows"_a, "format"_a, "data"_a, "rope_head_dim"_a = 0,
+            "Pack stored rows into a matrix, quantizing if the formats differ.")
         .def_prop_ro("weight_bytes", &Model::weight_bytes);
 
     nb::class_<PagePool>(m, "PagePool", "Pages of 64 positions of keys and values.")
@@ -180,49 +203,71 @@ NB_MODULE(_native, m) {
         .def(nb::init<std::shared_ptr<PagePool>>(), "pool"_a)
         .def("__len__", &KvCache::length)
         .def("truncate", &KvCache::truncate, "length"_a)
-        .def("fork", [](const KvCache& self) { return std::make_shared<KvCache>(self); },
-             "Share the pages; whoever writes into a shared page copies it first.");
+        .def(
+            "fork", [](const KvCache& self) { return std::make_shared<KvCache>(self); },
+            "Share the pages; whoever writes into a shared page copies it first.");
 
     nb::class_<Executor>(m, "Executor", "Runs forward passes of one model.")
-        .def("__init__", [](Executor* self, std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool,
-                            const std::string& isa) { new (self) Executor(model, pool, choose_kernels(isa)); },
-             "model"_a, "pool"_a, "isa"_a)
+        .def(
+            "__init__",
+            [](Executor* self, std::shared_ptr<Model> model, std::shared_ptr<ThreadPool> pool, const std::string& isa) {
+                new (self) Executor(model, pool, choose_kernels(isa));
+            },
+            "model"_a, "pool"_a, "isa"_a)
         .def("forward", &forward, "batch"_a,
              "Process [(cache, token ids, \"none\"|\"last\"|\"all\")]; the caches grow by their ids.")
-        .def("logits", [](const Executor& self, int first, int count) {
-            check(first >= 0 && count > 0 && first + count <= self.num_logits(), "the rows of logits exist");
-            return copy_rows(self, first, count);
-        }, "first"_a, "count"_a, "A copy of wanted rows of the last forward pass: (count, vocab_size) f32.")
-        .def("log_sum_exp", [](const Executor& self, const FloatArray& logits) {
-            check(logits.size() > 0, "there are logits");
-            return log_sum_exp(self.kernels(), logits.data(), (int64_t)logits.size());
-        }, "logits"_a)
+        .def(
+            "logits",
+            [](const Executor& self, int first, int count) {
+                check(first >= 0 && count > 0 && first + count <= self.num_logits(), "the rows of logits exist");
+                return copy_rows(self, first, count);
+            },
+            "first"_a, "count"_a, "A copy of wanted rows of the last forward pass: (count, vocab_size) f32.")
+        .def(
+            "log_sum_exp",
+            [](const Executor& self, const FloatArray& logits) {
+                check(logits.size() > 0, "there are logits");
+                return log_sum_exp(self.kernels(), logits.data(), (int64_t)logits.size());
+            },
+            "logits"_a)
         .def_prop_ro("scratch_bytes", &Executor::scratch_bytes)
         .def_prop_ro("isa", [](const Executor& self) { return std::string(self.kernels().name); });
 
     nb::class_<Sampler>(m, "Sampler", "Chooses tokens; a draw is keyed by (seed, position).")
-        .def("__init__", [](Sampler* self, const Executor& executor, int64_t num_tokens, float temperature, int top_k,
-                            float top_p, float min_p, float repetition_penalty, float presence_penalty,
-                            float frequency_penalty, const std::unordered_map<int32_t, float>& logit_bias,
-                            uint64_t seed) {
-            new (self) Sampler(executor.kernels(), num_tokens,
-                               {temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty,
-                                frequency_penalty, logit_bias, seed});
-        }, "executor"_a, nb::kw_only(), "num_tokens"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a,
-           "repetition_penalty"_a, "presence_penalty"_a, "frequency_penalty"_a, "logit_bias"_a, "seed"_a)
-        .def("accept", [](Sampler& self, const TokenArray& tokens, bool generated) {
-            for (size_t i = 0; i < tokens.size(); ++i) self.accept(tokens.data()[i], generated);
-        }, "tokens"_a, "generated"_a)
-        .def("sample", [](Sampler& self, const FloatArray& logits, int64_t position) {
-            check((int64_t)logits.size() == self.num_tokens(), "one logit a token");
-            const nb::gil_scoped_release release;
-            return self.sample(logits.data(), position);
-        }, "logits"_a, "position"_a);
-    m.def("top_logits", [](const FloatArray& logits, int64_t count) {
-        std::vector<std::tuple<int32_t, float>> out;
-        for (const auto& c : top_logits(logits.data(), (int64_t)logits.size(), count)) out.emplace_back(c.token, c.logit);
-        return out;
-    }, "logits"_a, "count"_a, "The `count` most likely (token, logit), best first.");
+        .def(
+            "__init__",
+            [](Sampler* self, const Executor& executor, int64_t num_tokens, float temperature, int top_k, float top_p,
+               float min_p, float repetition_penalty, float presence_penalty, float frequency_penalty,
+               const std::unordered_map<int32_t, float>& logit_bias, uint64_t seed) {
+                new (self) Sampler(executor.kernels(), num_tokens,
+                                   {temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty,
+                                    frequency_penalty, logit_bias, seed});
+            },
+            "executor"_a, nb::kw_only(), "num_tokens"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a,
+            "repetition_penalty"_a, "presence_penalty"_a, "frequency_penalty"_a, "logit_bias"_a, "seed"_a)
+        .def(
+            "accept",
+            [](Sampler& self, const TokenArray& tokens, bool generated) {
+                for (size_t i = 0; i < tokens.size(); ++i) self.accept(tokens.data()[i], generated);
+            },
+            "tokens"_a, "generated"_a)
+        .def(
+            "sample",
+            [](Sampler& self, const FloatArray& logits, int64_t position) {
+                check((int64_t)logits.size() == self.num_tokens(), "one logit a token");
+                const nb::gil_scoped_release release;
+                return self.sample(logits.data(), position);
+            },
+            "logits"_a, "position"_a);
+    m.def(
+        "top_logits",
+        [](const FloatArray& logits, int64_t count) {
+            std::vector<std::tuple<int32_t, float>> out;
+            for (const auto& c : top_logits(logits.data(), (int64_t)logits.size(), count))
+                out.emplace_back(c.token, c.logit);
+            return out;
+        },
+        "logits"_a, "count"_a, "The `count` most likely (token, logit), best first.");
 
     nb::module_ testing = m.def_submodule("testing", "Single kernels, for tests; not a part of the interface.");
     bind_testing(testing);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/check.h"
 #include "base/cpu.h"
 #include "bindings/arrays.h"
 #include "runtime/kv_cache.h"
@@ -65,13 +66,25 @@ Rows matmul(const std::string& isa, ThreadPool& pool, const std::string& format,
     const int64_t columns = (int64_t)x.shape(1);
     const Matrix m = packed(pool, format, source, weights, rows, columns, 0);
     const std::vector<float> values = with_slack(x.data(), x.size());
-    const auto acts = packed_activations(kernels, format_info(m.format).activation, tokens, columns,
-                                         [&](int t, PackTarget to) { kernels.pack(&values[t * columns], columns, to); });
+    const auto acts =
+        packed_activations(kernels, format_info(m.format).activation, tokens, columns,
+                           [&](int t, PackTarget to) { kernels.pack(&values[t * columns], columns, to); });
     const std::vector<float> padded_bias = bias ? with_slack(bias->data(), bias->size()) : std::vector<float>();
     std::vector<float> out((size_t)(tokens * rows + kBlock));
     if (into) std::copy(into->data(), into->data() + into->size(), out.begin());
-    MatmulArgs args{m.data.data(), m.blocks, rows, 0, m.tiles, acts.data(), 0, tokens, tokens,
-                    bias ? padded_bias.data() : nullptr, out.data(), rows, into.has_value()};
+    MatmulArgs args{m.data.data(),
+                    m.blocks,
+                    rows,
+                    0,
+                    m.tiles,
+                    acts.data(),
+                    0,
+                    tokens,
+                    tokens,
+                    bias ? padded_bias.data() : nullptr,
+                    out.data(),
+                    rows,
+                    into.has_value()};
     kernels.matmul[(int)m.format](args);
     return copy_to_numpy(out.data(), {(size_t)tokens, (size_t)rows});
 }
@@ -82,8 +95,7 @@ Rows unpack(const std::string& isa, ThreadPool& pool, const std::string& format,
     const Matrix m = packed(pool, format, source, weights, rows, columns, rope_head_dim);
     const int64_t padded = m.blocks * kBlock;
     std::vector<float> out((size_t)(rows * padded));
-    for (int64_t r = 0; r < rows; ++r)
-        kernels.unpack_row[(int)m.format](m.data.data(), m.blocks, r, &out[r * padded]);
+    for (int64_t r = 0; r < rows; ++r) kernels.unpack_row[(int)m.format](m.data.data(), m.blocks, r, &out[r * padded]);
     return copy_to_numpy(out.data(), {(size_t)rows, (size_t)padded});
 }
 
@@ -106,7 +118,7 @@ nb::bytes pack(const std::string& isa, const std::string& op, const std::string&
 
 // q: (tokens, heads, head_dim), of the last `tokens` of the positions of k, v: (positions, kv_heads, head_dim)
 Rows attention(const std::string& isa, const FloatTensor& q, const FloatTensor& k, const FloatTensor& v, float scale,
-               bool splits_apart, int unit_tokens) {
+               bool splits_apart, int unit_tokens, float garbage) {
     const KernelTable& kernels = choose_kernels(isa);
     const int tokens = (int)q.shape(0), heads = (int)q.shape(1), dim = (int)q.shape(2);
     const int kv_heads = (int)k.shape(1), group = heads / kv_heads;
@@ -115,6 +127,9 @@ Rows attention(const std::string& isa, const FloatTensor& q, const FloatTensor& 
     const int padded = pool->head_dim_padded();
     KvCache cache(pool);
     cache.reserve(positions);
+    // What a page held before must not matter.
+    for (uint8_t* page : cache.pages())
+        std::fill((f16*)page, (f16*)(page + pool->bytes_per_position() * kPagePositions), f32_to_f16(garbage));
     const std::vector<float> keys = with_slack(k.data(), k.size()), values = with_slack(v.data(), v.size());
     for (int64_t p = 0; p < positions; ++p)
         for (int h = 0; h < kv_heads; ++h)
@@ -134,8 +149,19 @@ Rows attention(const std::string& isa, const FloatTensor& q, const FloatTensor& 
             const int64_t splits = ceil_div(positions - tokens + first + count, kSplit);
             std::vector<float> state((size_t)(rows * stride)), part(state.size());
             std::vector<float> scratch((size_t)attention_scratch_floats(padded));
-            AttentionArgs args{queries.data(), rows, group, positions - tokens + first, cache.pages().data(),
-                               pool->head_offset(0, h), dim, padded, scale, 0, splits, state.data(), scratch.data()};
+            AttentionArgs args{queries.data(),
+                               rows,
+                               group,
+                               positions - tokens + first,
+                               cache.pages().data(),
+                               pool->head_offset(0, h),
+                               dim,
+                               padded,
+                               scale,
+                               0,
+                               splits,
+                               state.data(),
+                               scratch.data()};
             if (!splits_apart) {
                 kernels.attention(args);
             } else {
@@ -173,6 +199,7 @@ Rows exp(const std::string& isa, const FloatArray& x) {
 
 // How often each chunk of each phase ran, flattened; throws std::runtime_error in chunk `throw_at` of phase 0.
 std::vector<int> walk_phases(ThreadPool& pool, const std::vector<int>& counts, int throw_at, bool nested) {
+    for (const int count : counts) check(count >= 0 && count <= ThreadPool::kMaxChunks, "chunks of a phase");
     std::vector<size_t> first;
     size_t total = 0;
     for (const int count : counts) first.push_back(total), total += (size_t)count;
@@ -183,8 +210,10 @@ std::vector<int> walk_phases(ThreadPool& pool, const std::vector<int>& counts, i
     pool.run(counts, [&](int phase, int chunk) {
         if (phase == 0 && chunk == throw_at) throw std::runtime_error("a chunk failed");
         if (phase > 0 && throw_at < 0 && finished[phase - 1].load() != counts[phase - 1]) early = true;
-        if (nested) pool.parallel_for(1, [&](int) { runs[first[phase] + chunk].fetch_add(1); });
-        else runs[first[phase] + chunk].fetch_add(1);
+        if (nested)
+            pool.parallel_for(1, [&](int) { runs[first[phase] + chunk].fetch_add(1); });
+        else
+            runs[first[phase] + chunk].fetch_add(1);
         finished[phase].fetch_add(1);
     });
     if (early) throw std::logic_error("a phase began before the one before it was done");
@@ -200,7 +229,7 @@ void bind_testing(nb::module_& m) {
           "rope_head_dim"_a = 0);
     m.def("pack", &pack, "isa"_a, "op"_a, "kind"_a, "x"_a, "other"_a = nb::none(), "epsilon"_a = 0.0f);
     m.def("attention", &attention, "isa"_a, "q"_a, "k"_a, "v"_a, "scale"_a, "splits_apart"_a = false,
-          "unit_tokens"_a = 4);
+          "unit_tokens"_a = 4, "garbage"_a = 0.0f);
     m.def("rope", &rope, "isa"_a, "x"_a, "head_dim"_a, "position"_a, "inverse_frequencies"_a);
     m.def("exp", &exp, "isa"_a, "x"_a);
     m.def("walk_phases", &walk_phases, "pool"_a, "counts"_a, "throw_at"_a = -1, "nested"_a = false);

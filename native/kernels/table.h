@@ -8,16 +8,16 @@ namespace inferno {
 
 // Rows [first_tile * 16, ...) of a packed matrix times the tokens of some activation tiles.
 struct MatmulArgs {
-    const uint8_t* tiles;    // packed weights, tile 0
-    int64_t blocks;          // columns / 32
-    int64_t rows;            // weight rows, before padding to 16
+    const uint8_t* tiles;  // packed weights, tile 0
+    int64_t blocks;        // columns / 32
+    int64_t rows;          // weight rows, before padding to 16
     int64_t first_tile, last_tile;
-    const uint8_t* x;        // packed activations, token 0
+    const uint8_t* x;                         // packed activations, token 0
     int first_token, last_token, num_tokens;  // first_token is a multiple of the table's `tokens`
-    const float* bias;       // (rows) or null
-    float* out;              // (num_tokens, out_stride)
+    const float* bias;                        // (rows) or null
+    float* out;                               // (num_tokens, out_stride)
     int64_t out_stride;
-    bool accumulate;         // out += x W^T instead of out =
+    bool accumulate;  // out += x W^T instead of out =
 };
 
 // One token's row on its way into a tile of packed activations.

@@ -37,8 +37,8 @@ struct FormatInfo {
 
 INFERNO_INLINE FormatInfo format_info(Format format) {
     switch (format) {
-#define X(Type, name)   \
-    case Format::name:  \
+#define X(Type, name)  \
+    case Format::name: \
         return {Type::kName, Type::kActivation, sizeof(Type::Block), sizeof(Type::TileBlock), Type::kEncodes};
         INFERNO_FORMATS(X)
 #undef X

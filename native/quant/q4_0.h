@@ -69,8 +69,8 @@ struct Q4_0 {
 
 private:
     INFERNO_INLINE int code(float scaled) {
-        const int c = (int)(scaled + 8.5f);
-        return c > 15 ? 15 : c < 0 ? 0 : c;
+        const float c = scaled + 8.5f;
+        return c >= 15.0f ? 15 : c >= 0.0f ? (int)c : 0;  // NaN: 0
     }
 };
 

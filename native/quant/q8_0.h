@@ -38,7 +38,8 @@ struct Q8_0 {
         out.scale = f32_to_f16(d);
         for (int j = 0; j < kBlock; ++j) {
             const float scaled = w[j] * inverse;
-            const int truncated = (int)scaled;  // |scaled| <= 127.5
+            // |scaled| <= 127 but for rounding; what is not finite has no code.
+            const int truncated = scaled >= -128.0f && scaled <= 128.0f ? (int)scaled : 0;
             const float rest = scaled - (float)truncated;
             out.codes[j] = (int8_t)(truncated + (rest >= 0.5f) - (rest <= -0.5f));
         }

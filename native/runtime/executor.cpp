@@ -23,8 +23,11 @@ int64_t num_splits(int64_t positions) { return ceil_div(positions, kSplit); }
 }  // namespace
 
 Executor::Executor(std::shared_ptr<const Model> model, std::shared_ptr<ThreadPool> pool, const KernelTable& kernels)
-    : model_(std::move(model)), pool_(std::move(pool)), kernels_(kernels),
-      rows_(model_->plan().rows.size()), packs_(model_->plan().packs.size()) {
+    : model_(std::move(model)),
+      pool_(std::move(pool)),
+      kernels_(kernels),
+      rows_(model_->plan().rows.size()),
+      packs_(model_->plan().packs.size()) {
     for (const Op& op : model_->plan().ops)
         if (op.kind == OpKind::attention) check(op.heads / op.kv_heads <= kMaxQueryRows, "heads a key/value head");
 }
@@ -76,8 +79,8 @@ void Executor::lay_out(const std::vector<SequenceRows>& batch) {
             if (token < 0 || token >= plan.vocab_size)
                 throw Error("invalid-option", "Token id " + std::to_string(token) + ": expected 0 to " +
                                                   std::to_string(plan.vocab_size - 1) + ", the vocabulary");
-            const bool wanted = sequence.logits == Logits::all ||
-                                (sequence.logits == Logits::last && i == sequence.count - 1);
+            const bool wanted =
+                sequence.logits == Logits::all || (sequence.logits == Logits::last && i == sequence.count - 1);
             if (wanted) selected_.push_back((int)row_list_.size());
             row_list_.push_back({(int)sequences_.size(), token, sequence.cache->length() + i});
         }
@@ -93,7 +96,8 @@ void Executor::lay_out(const std::vector<SequenceRows>& batch) {
     }
     for (size_t i = 0; i < packs_.size(); ++i) {
         const auto& spec = plan.packs[i];
-        packs_[i].reserve((size_t)activation_bytes(spec.kind, num_rows_of(spec.selected), ceil_div(spec.columns, kBlock)));
+        packs_[i].reserve(
+            (size_t)activation_bytes(spec.kind, num_rows_of(spec.selected), ceil_div(spec.columns, kBlock)));
     }
     angles_.reserve(plan.ropes.size() * (size_t)num_rows_ * (size_t)plan.head_dim * sizeof(float));
 }
@@ -224,9 +228,8 @@ void Executor::run(const Phase& phase, int chunk) {
             });
             break;
         case OpKind::pack:
-            for_rows_of_chunk(chunk, num_rows_of(plan.packs[op.pack].selected), [&](int i) {
-                kernels_.pack(row(op.input, i), op.input.width, pack_target(op.pack, i));
-            });
+            for_rows_of_chunk(chunk, num_rows_of(plan.packs[op.pack].selected),
+                              [&](int i) { kernels_.pack(row(op.input, i), op.input.width, pack_target(op.pack, i)); });
             break;
         case OpKind::rms_norm:
             for_rows_of_chunk(chunk, num_rows_of(plan.packs[op.pack].selected), [&](int i) {
@@ -313,8 +316,8 @@ void Executor::attend(const Op& op, const AttentionUnit& unit) {
     args.rows = unit.tokens * group;
     args.group = group;
     for (int r = 0; r < args.rows; ++r)
-        queries[r] = row(op.input, unit.first_row + r / group) +
-                     (int64_t)(unit.kv_head * group + r % group) * op.head_dim;
+        queries[r] =
+            row(op.input, unit.first_row + r / group) + (int64_t)(unit.kv_head * group + r % group) * op.head_dim;
     args.first_position = row_list_[unit.first_row].position;
     args.pages = cache.pages().data();
     args.page_offset = pool.head_offset(op.layer, unit.kv_head);
@@ -328,10 +331,9 @@ void Executor::attend(const Op& op, const AttentionUnit& unit) {
     kernels_.attention(args);
     if (splits_apart_) return;
     for (int r = 0; r < args.rows; ++r)
-        kernels_.finish_state(args.state + r * attention_state_floats(args.head_dim_padded), op.head_dim,
-                              args.head_dim_padded,
-                              row(op.output, unit.first_row + r / group) +
-                                  (int64_t)(unit.kv_head * group + r % group) * op.head_dim);
+        kernels_.finish_state(
+            args.state + r * attention_state_floats(args.head_dim_padded), op.head_dim, args.head_dim_padded,
+            row(op.output, unit.first_row + r / group) + (int64_t)(unit.kv_head * group + r % group) * op.head_dim);
 }
 
 // The splits of a tile of queries follow one another in `units_`; the first one's states take the others in.

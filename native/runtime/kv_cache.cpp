@@ -28,7 +28,8 @@ int PagePool::take() {
     try {
         pages_.emplace_back((size_t)page_bytes_);
     } catch (const std::bad_alloc&) {
-        throw Error("out-of-memory", "The KV cache could not grow by a page of " + std::to_string(page_bytes_) + " bytes",
+        throw Error("out-of-memory",
+                    "The KV cache could not grow by a page of " + std::to_string(page_bytes_) + " bytes",
                     "end some sessions, or load with a smaller context");
     }
     references_.push_back(1);

@@ -21,9 +21,7 @@ public:
 
     int64_t page_bytes() const { return page_bytes_; }
     int64_t bytes_per_position() const { return page_bytes_ / kPagePositions; }
-    int64_t head_offset(int layer, int kv_head) const {
-        return ((int64_t)layer * kv_heads_ + kv_head) * head_bytes_;
-    }
+    int64_t head_offset(int layer, int kv_head) const { return ((int64_t)layer * kv_heads_ + kv_head) * head_bytes_; }
     int head_dim_padded() const { return head_dim_padded_; }
     int64_t allocated_bytes() const;
 

@@ -75,7 +75,11 @@ int64_t stored_row(int64_t row, int rope_head_dim) {
 }  // namespace
 
 Matrix::Matrix(Format format, int64_t rows, int64_t columns)
-    : format(format), rows(rows), columns(columns), blocks(ceil_div(columns, kBlock)), tiles(ceil_div(rows, kTileRows)),
+    : format(format),
+      rows(rows),
+      columns(columns),
+      blocks(ceil_div(columns, kBlock)),
+      tiles(ceil_div(rows, kTileRows)),
       data((size_t)(tiles * tile_bytes())) {
     // Rows beyond the last stay zero; only the last tile can have any.
     if (rows % kTileRows) std::memset(data.data() + (tiles - 1) * tile_bytes(), 0, (size_t)tile_bytes());

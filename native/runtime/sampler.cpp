@@ -104,20 +104,23 @@ void Sampler::best(int64_t count) { candidates_ = top_logits(adjusted_.data(), n
 int32_t Sampler::sample(const float* logits, int64_t position) {
     const FloatEnvironment environment;
     adjust(logits);
-    const auto refuse_if_banned = [&] {
+    const auto refuse_nonsense = [&] {
+        if (std::isnan(candidates_[0].logit))
+            throw Error("invalid-checkpoint", "The model's logits are not numbers",
+                        "its weights are damaged, or overflow in the type they were converted to");
         if (candidates_[0].logit == -std::numeric_limits<float>::infinity())
             throw Error("invalid-option", "`logit_bias` bans every token", "leave at least one token allowed");
     };
     if (options_.temperature == 0.0f) {
         best(1);
-        refuse_if_banned();
+        refuse_nonsense();
         return candidates_[0].token;
     }
     const int64_t limit = options_.top_k > 0 ? std::min<int64_t>(options_.top_k, num_tokens_) : num_tokens_;
     // Without top-k, the nucleus is taken of the whole vocabulary's mass, but only its front is sorted.
     int64_t count = options_.top_k > 0 ? limit : std::min(kFirstNucleus, limit);
     best(count);
-    refuse_if_banned();
+    refuse_nonsense();
     const float highest = candidates_[0].logit;
     double total = -1.0;
     std::vector<float> weights;

@@ -34,19 +34,34 @@ if TYPE_CHECKING:
     from inferno.session import Session as Session
 
 _HOMES = {
-    "Engine": "engine", "Memory": "engine",
+    "Engine": "engine",
+    "Memory": "engine",
     "Session": "session",
-    "Generation": "generation", "Stats": "generation", "TokenLogprobs": "generation",
+    "Generation": "generation",
+    "Stats": "generation",
+    "TokenLogprobs": "generation",
     "SamplingParams": "options",
     "Score": "scoring",
     **dict.fromkeys(
-        ("InfernoError", "ModelNotFound", "DownloadFailed", "InvalidCheckpoint", "UnsupportedModel",
-         "InvalidOption", "InvalidText", "TemplateError", "ContextFull", "OutOfMemory", "NativeError"),
-        "errors"),
+        (
+            "InfernoError",
+            "ModelNotFound",
+            "DownloadFailed",
+            "InvalidCheckpoint",
+            "UnsupportedModel",
+            "InvalidOption",
+            "InvalidText",
+            "TemplateError",
+            "ContextFull",
+            "OutOfMemory",
+            "NativeError",
+        ),
+        "errors",
+    ),
 }
 
 __version__ = "0.1.0"
-__all__ = ["__version__", *_HOMES]  # noqa: PLE0604
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

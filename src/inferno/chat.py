@@ -53,7 +53,8 @@ class ChatTemplate:
         if len(template) > MAX_TEMPLATE_CHARACTERS:
             raise TemplateError(
                 f"Chat template: expected at most {MAX_TEMPLATE_CHARACTERS:,} characters, "
-                f"found {len(template):,}")
+                f"found {len(template):,}"
+            )
         self.template = template
         self.bos_token = bos_token
         self.eos_token = eos_token
@@ -93,9 +94,13 @@ class ChatTemplate:
             InvalidText: a string with lone surrogates.
             TemplateError: the template refused the messages, failed, or ran away.
         """
-        return self._render(_checked_messages(messages), add_generation_prompt,
-                            _plain(tools, "tools"), continue_final_message,
-                            _plain(variables, "variables"))
+        return self._render(
+            _checked_messages(messages),
+            add_generation_prompt,
+            _plain(tools, "tools"),
+            continue_final_message,
+            _plain(variables, "variables"),
+        )
 
     def encode(
         self,
@@ -115,15 +120,19 @@ class ChatTemplate:
             As `render`.
         """
         disguise = _Disguise(tokenizer, self.template)
-        plain = (_checked_messages(messages), _plain(tools, "tools"),
-                 _plain(variables, "variables"))
+        plain = (
+            _checked_messages(messages),
+            _plain(tools, "tools"),
+            _plain(variables, "variables"),
+        )
         disguise.see(plain)
         roles = [disguise.role(message["role"]) for message in plain[0]]
         inputs, tools_, variables_ = (disguise.apply(value) for value in plain)
         for message, role in zip(inputs, roles, strict=True):
             message["role"] = role
-        prompt = self._render(inputs, add_generation_prompt, tools_, continue_final_message,
-                              variables_)
+        prompt = self._render(
+            inputs, add_generation_prompt, tools_, continue_final_message, variables_
+        )
         if disguise.stand_ins:
             ids = tokenizer.encode_disguised(prompt, disguise.stand_ins)
         else:
@@ -155,7 +164,8 @@ class ChatTemplate:
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(
                 f"Chat template, line {error.lineno}: {error.message}",
-                hint="the template comes with the model; is its file damaged?") from None
+                hint="the template comes with the model; is its file damaged?",
+            ) from None
         except Exception as error:
             raise TemplateError(f"Chat template does not compile: {_described(error)}") from None
 
@@ -175,12 +185,17 @@ class ChatTemplate:
             if not isinstance(messages[-1].get("content"), str):
                 raise InvalidOption(
                     f"`messages[{len(messages) - 1}].content`: expected text to continue, "
-                    "found none")
+                    "found none"
+                )
             # The space tells whether the template trims what follows the text.
             messages[-1]["content"] += tag + " "
         inputs = {
-            "documents": None, "bos_token": self.bos_token, "eos_token": self.eos_token,
-            **variables, "messages": messages, "tools": tools,
+            "documents": None,
+            "bos_token": self.bos_token,
+            "eos_token": self.eos_token,
+            **variables,
+            "messages": messages,
+            "tools": tools,
             "add_generation_prompt": add_generation_prompt and not continue_final_message,
         }
         prompt = self._run(inputs)
@@ -273,16 +288,21 @@ class _Disguise:
         named = role in ROLES or f"'{role}'" in self._template or f'"{role}"' in self._template
         if not named and any(role in token for token in self._tokens):
             # Not a letter if possible, for templates that write roles in capitals.
-            return self._replace(role, {next(
-                (spot for spot, character in enumerate(role) if not character.isalpha()), 0)})
+            return self._replace(
+                role,
+                {next((spot for spot, character in enumerate(role) if not character.isalpha()), 0)},
+            )
         return self._text(role)
 
     def _text(self, text: str) -> str:
         spots = {match.start() for match in self._look_alike.finditer(text)}
         for end in {len(text), len(text.rstrip())}:
             longest = min(end, max(map(len, self._beginnings), default=0))
-            spots |= {end - length for length in range(1, longest + 1)
-                      if text[end - length : end] in self._beginnings}
+            spots |= {
+                end - length
+                for length in range(1, longest + 1)
+                if text[end - length : end] in self._beginnings
+            }
         return self._replace(text, spots) if spots else text
 
     def _replace(self, text: str, spots: set[int]) -> str:
@@ -305,8 +325,11 @@ def _look_alikes(tokens: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[st
     pattern = re.compile(f"(?=(?:{starts}))(?={whole})" if tokens else r"(?!)")
     # Beginnings that are letters are left alone: half of all words end with a letter of a token.
     beginnings = frozenset(
-        token[:length] for token in tokens if len(token) <= 256 and not token[0].isalnum()
-        for length in range(1, len(token)))
+        token[:length]
+        for token in tokens
+        if len(token) <= 256 and not token[0].isalnum()
+        for length in range(1, len(token))
+    )
     return pattern, beginnings
 
 
@@ -341,23 +364,31 @@ def _checked_messages(messages: Any) -> list[dict[str, Any]]:
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
         raise InvalidOption(
             f"`messages`: expected a list of messages, found {type(messages).__name__}",
-            hint='a message is {"role": "user", "content": "Hello"}')
+            hint='a message is {"role": "user", "content": "Hello"}',
+        )
     if not messages:
         raise InvalidOption("`messages`: expected at least one message, found none")
-    return [_checked_message(message, f"messages[{index}]")
-            for index, message in enumerate(messages)]
+    return [
+        _checked_message(message, f"messages[{index}]") for index, message in enumerate(messages)
+    ]
 
 
 def _checked_message(message: Any, where: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise InvalidOption(
-            f"`{where}`: expected an object with role and content, found {type(message).__name__}")
+            f"`{where}`: expected an object with role and content, found {type(message).__name__}"
+        )
     role = message.get("role")
     if not isinstance(role, str) or not role:
-        raise InvalidOption(f"`{where}.role`: expected a name such as \"user\", found {role!r}")
-    plain: dict[str, Any] = _plain({
-        key: _joined(value, f"{where}.content") if key == "content" else value
-        for key, value in message.items() if value is not None}, where)
+        raise InvalidOption(f'`{where}.role`: expected a name such as "user", found {role!r}')
+    plain: dict[str, Any] = _plain(
+        {
+            key: _joined(value, f"{where}.content") if key == "content" else value
+            for key, value in message.items()
+            if value is not None
+        },
+        where,
+    )
     # Templates read a message's reasoning under one of several names; give it under all.
     reasoning = next((plain[key] for key in REASONING_KEYS if key in plain), None)
     if reasoning is not None:
@@ -371,18 +402,21 @@ def _joined(content: Any, where: str) -> str:
         return checked_text(content)
     if isinstance(content, (bytes, Mapping)) or not isinstance(content, Sequence):
         raise InvalidOption(
-            f"`{where}`: expected text or a list of text parts, found {type(content).__name__}")
+            f"`{where}`: expected text or a list of text parts, found {type(content).__name__}"
+        )
     texts = []
     for index, part in enumerate(content):
         kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
         if not isinstance(part, Mapping) or kind != "text":
             raise InvalidOption(
-                f"`{where}[{index}]`: expected a part of type \"text\", found {str(kind)[:64]!r}",
-                hint="images, audio and files need a model that can take them")
+                f'`{where}[{index}]`: expected a part of type "text", found {str(kind)[:64]!r}',
+                hint="images, audio and files need a model that can take them",
+            )
         text = part.get("text")
         if not isinstance(text, str):
             raise InvalidOption(
-                f"`{where}[{index}].text`: expected a string, found {type(text).__name__}")
+                f"`{where}[{index}].text`: expected a string, found {type(text).__name__}"
+            )
         texts.append(checked_text(text))
     return "".join(texts)
 

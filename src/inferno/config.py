@@ -77,16 +77,19 @@ class ModelConfig:
         if self.num_attention_heads % self.num_key_value_heads:
             raise InvalidCheckpoint(
                 f"`num_key_value_heads`: expected a divisor of num_attention_heads = "
-                f"{self.num_attention_heads}, found {self.num_key_value_heads}")
+                f"{self.num_attention_heads}, found {self.num_key_value_heads}"
+            )
         if self.head_dim % HEAD_DIM_MULTIPLE:
             raise UnsupportedModel(
-                f"`head_dim`: expected a multiple of {HEAD_DIM_MULTIPLE}, found {self.head_dim}")
+                f"`head_dim`: expected a multiple of {HEAD_DIM_MULTIPLE}, found {self.head_dim}"
+            )
         ids = [*self.eos_token_ids, *([] if self.bos_token_id is None else [self.bos_token_id])]
         for token in ids:
             if not 0 <= token < self.vocab_size:
                 raise InvalidCheckpoint(
                     f"Begin and end tokens: expected ids from 0 to {self.vocab_size - 1:,} "
-                    f"(vocab_size - 1), found {shown(token)}")
+                    f"(vocab_size - 1), found {shown(token)}"
+                )
         # It is printed when the model is loaded, and comes out of a file.
         name = "".join(c if c.isprintable() else " " for c in self.name)[:80]
         object.__setattr__(self, "name", name)
@@ -118,15 +121,18 @@ class ModelConfig:
         if config.get("architectures") and not architecture.endswith("ForCausalLM"):
             raise UnsupportedModel(
                 f"Architecture {quoted(architecture)} is not supported: it does not generate text",
-                hint="pick a model whose architecture ends in ForCausalLM")
+                hint="pick a model whose architecture ends in ForCausalLM",
+            )
         _refuse_features(config)
 
         hidden_size = c.integer("hidden_size", MAX_SIZE)
         num_attention_heads = c.integer("num_attention_heads", MAX_SIZE)
         if config.get("head_dim") is None and hidden_size % num_attention_heads:
             raise c.error(
-                "hidden_size", f"a multiple of num_attention_heads = {num_attention_heads}",
-                hidden_size)
+                "hidden_size",
+                f"a multiple of num_attention_heads = {num_attention_heads}",
+                hidden_size,
+            )
         rope_theta, rope_scaling = _rope(c)
         return cls(
             model_type=model_type,
@@ -150,7 +156,8 @@ class ModelConfig:
             eos_token_ids=_unique(
                 c.tokens("eos_token_id"),
                 _Values(generation_config, "generation_config.json").tokens("eos_token_id"),
-                _added_end_tokens(tokenizer_config or {})),
+                _added_end_tokens(tokenizer_config or {}),
+            ),
             generation=_generation(generation_config),
             raw=config,
         )
@@ -176,14 +183,17 @@ class ModelConfig:
         g = _Values(metadata, "the GGUF metadata", f"{architecture}.")
         if g.integer("expert_count", MAX_SIZE, 0, low=0):
             raise UnsupportedModel(
-                f"`{architecture}.expert_count`: mixtures of experts are not supported")
+                f"`{architecture}.expert_count`: mixtures of experts are not supported"
+            )
 
         hidden_size = g.integer("embedding_length", MAX_SIZE)
         num_attention_heads = g.integer("attention.head_count", MAX_SIZE)
         if metadata.get(f"{architecture}.attention.key_length") is None and (
-                hidden_size % num_attention_heads):
-            raise g.error("embedding_length", f"a multiple of head_count = {num_attention_heads}",
-                          hidden_size)
+            hidden_size % num_attention_heads
+        ):
+            raise g.error(
+                "embedding_length", f"a multiple of head_count = {num_attention_heads}", hidden_size
+            )
         head_dim = g.integer("attention.key_length", MAX_SIZE, hidden_size // num_attention_heads)
         for key in ("attention.value_length", "rope.dimension_count"):
             found = g.integer(key, MAX_SIZE, head_dim)
@@ -191,12 +201,16 @@ class ModelConfig:
                 raise UnsupportedModel(
                     f"`{architecture}.{key}`: expected head_dim = {head_dim}, found {found}",
                     hint="heads that are rotated in part, or whose keys and values differ in size, "
-                         "are not supported")
+                    "are not supported",
+                )
         max_position_embeddings = g.integer("context_length", MAX_CONTEXT)
         if g.integer("attention.sliding_window", MAX_CONTEXT, 0, low=0) not in (
-                0, max_position_embeddings):
+            0,
+            max_position_embeddings,
+        ):
             raise UnsupportedModel(
-                f"`{architecture}.attention.sliding_window`: sliding windows are not supported")
+                f"`{architecture}.attention.sliding_window`: sliding windows are not supported"
+            )
         tokenizer = _Values(metadata, "the GGUF metadata", "tokenizer.ggml.")
         tokens = tokenizer.items("tokens", str)
         embedding = shapes.get("model.embed_tokens.weight", (0,))
@@ -224,13 +238,18 @@ class ModelConfig:
             eos_token_ids=_unique(
                 tokenizer.tokens("eos_token_id"),
                 tokenizer.tokens("eot_token_id"),
-                _control_end_tokens(tokens, tokenizer.items("token_type", int))),
+                _control_end_tokens(tokens, tokenizer.items("token_type", int)),
+            ),
             generation=_checked_sampling(
                 {ours: metadata[key] for key, ours in _GGUF_SAMPLING.items() if key in metadata},
-                "the GGUF metadata"),
+                "the GGUF metadata",
+            ),
             name=_Values(metadata, "the GGUF metadata").text("general.name", ""),
-            raw={key: value for key, value in metadata.items()
-                 if not isinstance(value, list) or len(value) <= _SMALL},
+            raw={
+                key: value
+                for key, value in metadata.items()
+                if not isinstance(value, list) or len(value) <= _SMALL
+            },
         )
 
 
@@ -254,7 +273,8 @@ class _Values:
         if isinstance(value, list) and value and all(type(v) is int for v in value):
             raise UnsupportedModel(
                 f"`{self.prefix}{key}` in {self.source}: values that vary by layer "
-                "are not supported")
+                "are not supported"
+            )
         if type(value) is not int or not low <= value <= high:
             raise self.error(key, f"an integer from {low} to {high:,}", value)
         return value
@@ -308,7 +328,8 @@ class _Values:
         number = f"{len(found):,} of them" if isinstance(found, list) else shown(found)
         return InvalidCheckpoint(
             f"`{self.prefix}{key}` in {self.source}: expected {expected}, found {number}",
-            hint="the file is damaged, or was edited by hand")
+            hint="the file is damaged, or was edited by hand",
+        )
 
 
 def _supported() -> Sequence[str]:
@@ -322,7 +343,8 @@ def _check_supported(model_type: str, architecture: str) -> None:
     if model_type not in known:
         raise UnsupportedModel(
             f"Architecture {quoted(architecture)} is not supported (supported: {', '.join(known)})",
-            hint="a model of another family, or another conversion of this one, may run")
+            hint="a model of another family, or another conversion of this one, may run",
+        )
 
 
 def _refuse_features(config: Mapping[str, Any]) -> None:
@@ -332,19 +354,23 @@ def _refuse_features(config: Mapping[str, Any]) -> None:
         method = method.get("quant_method") if isinstance(method, dict) else method
         raise UnsupportedModel(
             f"`quantization_config`: checkpoints quantized with {shown(method)} are not supported",
-            hint="pick the unquantized model, or a Q8_0 or Q4_0 GGUF of it")
+            hint="pick the unquantized model, or a Q8_0 or Q4_0 GGUF of it",
+        )
     window, layer_types = config.get("sliding_window"), config.get("layer_types") or []
     # Qwen2 names a window that `use_sliding_window` turns off, and transformers goes by that.
     if (window is not None and config.get("use_sliding_window", True)) or any(
-            kind != "full_attention" for kind in _as_list(layer_types)):
+        kind != "full_attention" for kind in _as_list(layer_types)
+    ):
         raise UnsupportedModel(
-            f"`sliding_window`: attention over a window of {shown(window)} tokens is not supported")
+            f"`sliding_window`: attention over a window of {shown(window)} tokens is not supported"
+        )
     for where in (config, config.get("rope_parameters"), config.get("rope_scaling")):
         rotary = where.get("partial_rotary_factor") if isinstance(where, dict) else None
         if rotary is not None and rotary != 1:
             raise UnsupportedModel(
                 f"`partial_rotary_factor`: expected 1, found {shown(rotary)}",
-                hint="heads that are rotated in part are not supported")
+                hint="heads that are rotated in part are not supported",
+            )
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -366,8 +392,9 @@ def _rope(c: _Values) -> tuple[float, dict[str, Any] | None]:
     outer_theta = c.values.get("rope_theta")
     if None not in (inner_theta, outer_theta) and inner_theta != outer_theta:
         raise c.error("rope_theta", f"{shown(inner_theta)} as in {key}", outer_theta)
-    theta = _Values({"rope_theta": outer_theta if inner_theta is None else inner_theta},
-                    c.source).number("rope_theta", 1e12, 10_000.0)
+    theta = _Values(
+        {"rope_theta": outer_theta if inner_theta is None else inner_theta}, c.source
+    ).number("rope_theta", 1e12, 10_000.0)
 
     old, new = scaling.pop("type", None), scaling.pop("rope_type", None)
     if None not in (old, new) and old != new:
@@ -415,8 +442,11 @@ def _unique(*ids: Iterable[int]) -> tuple[int, ...]:
 
 
 def _control_end_tokens(tokens: list[Any], types: list[Any]) -> list[int]:
-    return [token for token, (text, kind) in enumerate(zip(tokens, types, strict=False))
-            if kind in (_CONTROL, _USER_DEFINED) and text in END_OF_TURN_TOKENS]
+    return [
+        token
+        for token, (text, kind) in enumerate(zip(tokens, types, strict=False))
+        if kind in (_CONTROL, _USER_DEFINED) and text in END_OF_TURN_TOKENS
+    ]
 
 
 def _added_end_tokens(tokenizer_config: Mapping[str, Any]) -> list[int]:
@@ -431,13 +461,15 @@ def _added_end_tokens(tokenizer_config: Mapping[str, Any]) -> list[int]:
         if not isinstance(token, dict) or not isinstance(token.get("content"), str):
             raise InvalidCheckpoint(
                 f"`added_tokens_decoder` in tokenizer_config.json: expected tokens with their "
-                f"`content`, found {shown(token)}")
+                f"`content`, found {shown(token)}"
+            )
         text = token["content"]
         if text == eos or (token.get("special") is True and text in END_OF_TURN_TOKENS):
             if not key.isascii() or not key.isdigit() or len(key) > 9:
                 raise InvalidCheckpoint(
                     f"`added_tokens_decoder` in tokenizer_config.json: expected token ids as keys, "
-                    f"found {shown(key)}")
+                    f"found {shown(key)}"
+                )
             ids.append(int(key))
     return ids
 
@@ -445,8 +477,9 @@ def _added_end_tokens(tokenizer_config: Mapping[str, Any]) -> list[int]:
 def _generation(generation_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sampling defaults of generation_config.json."""
     keys = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-    sampling = {key: generation_config[key] for key in keys
-                if generation_config.get(key) is not None}
+    sampling = {
+        key: generation_config[key] for key in keys if generation_config.get(key) is not None
+    }
     if generation_config.get("do_sample") is False:
         sampling["temperature"] = 0.0
     return _checked_sampling(sampling, "generation_config.json")

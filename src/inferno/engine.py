@@ -9,12 +9,13 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from inferno import _native, hub
+from inferno.catalogue import CATALOGUE
 from inferno.chat import ChatTemplate
 from inferno.config import ModelConfig
 from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText
@@ -49,8 +50,15 @@ class Engine:
     Forward passes of several Python threads take turns.
     """
 
-    def __init__(self, config: ModelConfig, tokenizer: Tokenizer, template: ChatTemplate,
-                 loaded: LoadedModel, threads: _native.ThreadPool, isa: str) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        tokenizer: Tokenizer,
+        template: ChatTemplate,
+        loaded: LoadedModel,
+        threads: _native.ThreadPool,
+        isa: str,
+    ) -> None:
         self.config = config
         self.tokenizer = tokenizer
         self.template = template
@@ -66,9 +74,17 @@ class Engine:
         self._lock = threading.RLock()
 
     @classmethod
-    def load(cls, model: str | os.PathLike[str], *, weights: str | None = None,
-             threads: int | None = None, context: int | None = None, kv_cache: str = "f16",
-             isa: str | None = None, progress: Progress | None = None) -> Engine:
+    def load(
+        cls,
+        model: str | os.PathLike[str],
+        *,
+        weights: str | None = None,
+        threads: int | None = None,
+        context: int | None = None,
+        kv_cache: str = "f16",
+        isa: str | None = None,
+        progress: Progress | None = None,
+    ) -> Engine:
         """Load `model`: a `.gguf` file, a directory, or a name of the catalogue.
 
         Args:
@@ -85,8 +101,9 @@ class Engine:
             OutOfMemory.
         """
         if kv_cache not in KV_CACHE_TYPES:
-            raise InvalidOption(f"`kv_cache`: expected one of {', '.join(KV_CACHE_TYPES)}, "
-                                f"found {kv_cache!r}")
+            raise InvalidOption(
+                f"`kv_cache`: expected one of {', '.join(KV_CACHE_TYPES)}, found {kv_cache!r}"
+            )
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
             raise InvalidOption(f"`threads`: expected an integer, found {threads!r}")
         isa = _native.choose_isa(isa if isa is not None else os.environ.get("INFERNO_ISA", ""))
@@ -94,38 +111,52 @@ class Engine:
         report = progress or (lambda what, done, total: None)
         path = hub.resolve(model, progress=report)
         began = time.perf_counter()  # fetching is not loading
+        entry = CATALOGUE.get(os.fspath(model))
         with open_checkpoint(path) as checkpoint:
+            config = checkpoint.config
+            if entry is not None:
+                config = replace(config, generation={**entry.sampling, **config.generation})
             tokenizer = tokenizer_for(checkpoint)
             if tokenizer.vocab_size > checkpoint.config.vocab_size:
                 raise InvalidCheckpoint(
                     f"Tokenizer: expected at most {checkpoint.config.vocab_size:,} tokens, "
                     f"the model's vocab_size, found {tokenizer.vocab_size:,}",
-                    hint="the tokenizer is of another model")
+                    hint="the tokenizer is of another model",
+                )
             template = ChatTemplate.of_model(checkpoint.chat_template, tokenizer)
             loaded = load_model(checkpoint, pool, weights=weights, context=context, progress=report)
-            engine = cls(checkpoint.config, tokenizer, template, loaded, pool, isa)
+            engine = cls(config, tokenizer, template, loaded, pool, isa)
         engine.load_seconds = time.perf_counter() - began
         return engine
 
     @property
     def memory(self) -> Memory:
         """What the engine takes, in bytes."""
-        return Memory(self._loaded.model.weight_bytes, self._loaded.pages.bytes_per_position,
-                      self._executor.scratch_bytes)
+        return Memory(
+            self._loaded.model.weight_bytes,
+            self._loaded.pages.bytes_per_position,
+            self._executor.scratch_bytes,
+        )
 
     def new_session(self) -> Session:
         """Return an empty session."""
         return Session(self)
 
-    def generate(self, prompt: str | Iterable[int], params: SamplingParams | None = None,
-                 **overrides: Any) -> Generation:
+    def generate(
+        self, prompt: str | Iterable[int], params: SamplingParams | None = None, **overrides: Any
+    ) -> Generation:
         """Continue a raw prompt: text in which control tokens count (no template), or ids."""
         ids = self._prompt_ids(prompt, at_start=True)
         return self._generation(self.new_session(), ids, self._params(params, overrides))
 
-    def chat(self, messages: str | Sequence[Mapping[str, Any]],
-             params: SamplingParams | None = None, *, session: Session | None = None,
-             **overrides: Any) -> Generation:
+    def chat(
+        self,
+        messages: str | Sequence[Mapping[str, Any]],
+        params: SamplingParams | None = None,
+        *,
+        session: Session | None = None,
+        **overrides: Any,
+    ) -> Generation:
         """Answer messages (`[{"role": …, "content": …}]`), or one text as the user's.
 
         `session`: what it has in common with the prompt is not processed again; it then holds
@@ -136,11 +167,14 @@ class Engine:
         ids = self.template.encode(self.tokenizer, messages)
         if session is not None and session._engine is not self:
             raise InvalidOption("`session`: it belongs to another engine")
-        return self._generation(session if session is not None else self.new_session(), ids,
-                                self._params(params, overrides))
+        return self._generation(
+            session if session is not None else self.new_session(),
+            ids,
+            self._params(params, overrides),
+        )
 
     def logits(self, ids: Iterable[int]) -> Floats:
-        """Return the logits after each of `ids`, from an empty cache: (len(ids), vocab_size) f32."""
+        """Return the logits after each of `ids`, from an empty cache: (n, vocab_size) f32."""
         checked = self._checked_ids(ids)
         rows = [block.copy() for block in self._logit_blocks(checked)]
         return np.concatenate(rows) if rows else np.empty((0, self.config.vocab_size), np.float32)
@@ -174,20 +208,26 @@ class Engine:
         cache = _native.KvCache(self._loaded.pages)
         array = np.array(ids, dtype=np.int32)
         for start in range(0, len(ids), _LOGITS_ROWS):
-            chunk = array[start:start + _LOGITS_ROWS]
+            chunk = array[start : start + _LOGITS_ROWS]
             with self._lock:
                 self._executor.forward([(cache, chunk, "all")])
                 block = self._executor.logits(0, len(chunk))
             yield block
 
-    def _generation(self, session: Session, ids: Sequence[int], params: SamplingParams) -> Generation:
+    def _generation(
+        self, session: Session, ids: Sequence[int], params: SamplingParams
+    ) -> Generation:
         if not ids:
-            raise InvalidText("The prompt is empty", hint="this model starts no text by itself (no BOS)")
+            raise InvalidText(
+                "The prompt is empty", hint="this model starts no text by itself (no BOS)"
+            )
         if len(ids) > self.context:
             raise context_full(0, len(ids), self)
         return Generation(session, params, ids)
 
-    def _params(self, params: SamplingParams | None, overrides: Mapping[str, Any]) -> SamplingParams:
+    def _params(
+        self, params: SamplingParams | None, overrides: Mapping[str, Any]
+    ) -> SamplingParams:
         """Merge: defaults, then the model's generation config, then what the caller said."""
         if params is None:
             params = SamplingParams().merged(**self.config.generation)
@@ -206,18 +246,23 @@ class Engine:
 
     def _checked_ids(self, ids: Iterable[int]) -> list[int]:
         try:
-            checked = [int(i) if isinstance(i, (int, np.integer)) and not isinstance(i, bool)
-                       else _refuse(i) for i in ids]
+            checked = [
+                int(i)
+                if isinstance(i, (int, np.integer)) and not isinstance(i, bool)
+                else _refuse(i)
+                for i in ids
+            ]
         except TypeError:
-            raise InvalidOption(f"Token ids: expected text or a list of integers, "
-                                f"found {type(ids).__name__}") from None
+            raise InvalidOption(
+                f"Token ids: expected text or a list of integers, found {type(ids).__name__}"
+            ) from None
         for i in checked:
             if not 0 <= i < self.config.vocab_size:
-                raise InvalidOption(f"Token id {i}: expected 0 to {self.config.vocab_size - 1}, "
-                                    "the vocabulary")
+                raise InvalidOption(
+                    f"Token id {i}: expected 0 to {self.config.vocab_size - 1}, the vocabulary"
+                )
         return checked
 
 
 def _refuse(value: object) -> int:
     raise InvalidOption(f"Token ids: expected integers, found {value!r}")
-

@@ -1,19 +1,19 @@
 """Every error a user of inferno can meet, under one root.
 
     InfernoError
-    ├── ModelNotFound       LookupError     no such file, directory, catalogue name or repository
-    ├── DownloadFailed      OSError         the network or the disk gave up; nothing half-written is used
-    ├── InvalidCheckpoint   ValueError      a file is cut, corrupt, hostile, or contradicts its config
-    ├── UnsupportedModel    NotImplementedError   a sound checkpoint that this version cannot run
-    ├── InvalidOption       ValueError      an option that is unknown, out of range, or not supported
-    ├── InvalidText         ValueError      text that is no text: bytes that are not UTF-8, lone surrogates
-    ├── TemplateError       ValueError      the model's chat template refused the messages
-    ├── ContextFull         OverflowError   the tokens do not fit in the context
-    ├── OutOfMemory         MemoryError     the model or its cache would not fit
-    └── NativeError         RuntimeError    the native core broke one of its own promises
+    ├── ModelNotFound      LookupError    no such file, directory, catalogue name or repository
+    ├── DownloadFailed     OSError        network or disk gave up; nothing half-written is used
+    ├── InvalidCheckpoint  ValueError     a file is cut, corrupt, hostile, or contradicts itself
+    ├── UnsupportedModel   NotImplementedError  a sound checkpoint that this version cannot run
+    ├── InvalidOption      ValueError     an option is unknown, out of range, or not supported
+    ├── InvalidText        ValueError     bytes that are not UTF-8, lone surrogates
+    ├── TemplateError      ValueError     the model's chat template refused the messages
+    ├── ContextFull        OverflowError  the tokens do not fit in the context
+    ├── OutOfMemory        MemoryError    the model or its cache would not fit
+    └── NativeError        RuntimeError   the native core broke one of its own promises
 
 The first line of a message names the thing, what was expected, and what was found. `hint`, if any,
-says what to do about it and is printed on a line of its own. `code` is stable; messages may improve.
+says what to do about it and is printed on a line of its own. `code` is stable; messages may change.
 """
 
 from __future__ import annotations

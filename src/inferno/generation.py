@@ -57,8 +57,9 @@ class Generation:
     came), "length" (`max_tokens` or the context), or "cancelled".
     """
 
-    def __init__(self, session: Session, params: SamplingParams,
-                 prompt: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, session: Session, params: SamplingParams, prompt: Sequence[int] | None = None
+    ) -> None:
         self._session = session
         self._params = params
         self._prompt = prompt
@@ -76,8 +77,9 @@ class Generation:
         vocab_size = self._session._engine.config.vocab_size
         for token in params.logit_bias:
             if token >= vocab_size:
-                raise InvalidOption(f"`logit_bias`: token id {token} is not in the vocabulary "
-                                    f"of {vocab_size:,}")
+                raise InvalidOption(
+                    f"`logit_bias`: token id {token} is not in the vocabulary of {vocab_size:,}"
+                )
 
     def __iter__(self) -> Iterator[str]:
         """Yield every piece of the text, from the first on, computing those that are missing."""
@@ -142,8 +144,11 @@ class Generation:
         prompt_tokens = len(session)
         processed = session._process(lambda: self._cancelled)
         prefilled = time.perf_counter()
-        self._stats = Stats(prompt_tokens, prompt_tokens - processed if cached is None else cached,
-                            prefill_seconds=prefilled - began)
+        self._stats = Stats(
+            prompt_tokens,
+            prompt_tokens - processed if cached is None else cached,
+            prefill_seconds=prefilled - began,
+        )
         if session._next_logits is None:
             self._finish_reason = "cancelled"
             return
@@ -152,7 +157,7 @@ class Generation:
         reason = self._limit_reached()
         while reason is None:
             session._process()
-            logits = session._next_logits[:engine.num_tokens]
+            logits = session._next_logits[: engine.num_tokens]
             token = sampler.sample(logits, len(session))
             if token in engine.stop_ids and not params.ignore_eos:
                 reason = "stop"
@@ -194,20 +199,34 @@ class Generation:
     def _logprobs_of(self, token: int, logits: Floats) -> TokenLogprobs:
         total = self._session._engine._executor.log_sum_exp(logits)
         top = _native.top_logits(logits, self._params.logprobs)
-        return TokenLogprobs(token, float(logits[token]) - total,
-                             tuple((i, logit - total) for i, logit in top))
+        return TokenLogprobs(
+            token, float(logits[token]) - total, tuple((i, logit - total) for i, logit in top)
+        )
 
     def _sampler(self) -> _native.Sampler:
         p, engine = self._params, self._session._engine
         sampler = _native.Sampler(
-            engine._executor, num_tokens=engine.num_tokens, temperature=p.temperature,
-            top_k=p.top_k, top_p=p.top_p, min_p=p.min_p, repetition_penalty=p.repetition_penalty,
-            presence_penalty=p.presence_penalty, frequency_penalty=p.frequency_penalty,
-            logit_bias=dict(p.logit_bias), seed=self.seed)
+            engine._executor,
+            num_tokens=engine.num_tokens,
+            temperature=p.temperature,
+            top_k=p.top_k,
+            top_p=p.top_p,
+            min_p=p.min_p,
+            repetition_penalty=p.repetition_penalty,
+            presence_penalty=p.presence_penalty,
+            frequency_penalty=p.frequency_penalty,
+            logit_bias=dict(p.logit_bias),
+            seed=self.seed,
+        )
         sampler.accept(np.array(self._session._tokens, dtype=np.int32), False)
         return sampler
 
     def _count(self, prompt_tokens: int, prefilled: float) -> None:
         s = self._stats
-        self._stats = Stats(prompt_tokens, s.cached_tokens, len(self._tokens), s.prefill_seconds,
-                            time.perf_counter() - prefilled)
+        self._stats = Stats(
+            prompt_tokens,
+            s.cached_tokens,
+            len(self._tokens),
+            s.prefill_seconds,
+            time.perf_counter() - prefilled,
+        )

@@ -71,8 +71,15 @@ class Graph:
     def __init__(self) -> None:
         self.tensors: list[Tensor] = []
 
-    def _add(self, kind: str, inputs: tuple[Tensor, ...], width: int, *,
-             parameters: tuple[Parameter, ...] = (), **attributes: Any) -> Tensor:
+    def _add(
+        self,
+        kind: str,
+        inputs: tuple[Tensor, ...],
+        width: int,
+        *,
+        parameters: tuple[Parameter, ...] = (),
+        **attributes: Any,
+    ) -> Tensor:
         tensor = Tensor(kind, inputs, width, parameters, attributes, self)
         self.tensors.append(tensor)
         return tensor
@@ -85,25 +92,53 @@ class Graph:
         """Return x / sqrt(mean(x^2) + epsilon) * w (Zhang and Sennrich, arXiv:1910.07467)."""
         return self._add("rms_norm", (x,), x.width, parameters=(w.parameter,), epsilon=epsilon)
 
-    def linear(self, x: Tensor, w: Parameters, width: int, *, bias: bool = False,
-               rope_head_dim: int = 0) -> Tensor:
+    def linear(
+        self, x: Tensor, w: Parameters, width: int, *, bias: bool = False, rope_head_dim: int = 0
+    ) -> Tensor:
         """Return x w^T (+ bias); w: (width, x.width).
 
         `rope_head_dim`: these are heads that will be rotated, so rows that a checkpoint stores
         as neighbouring pairs are put in halves.
         """
-        return self._add("linear", (x,), width, parameters=(w.parameter,), bias=(bias,),
-                         rope_head_dim=(rope_head_dim,), widths=(width,))
+        return self._add(
+            "linear",
+            (x,),
+            width,
+            parameters=(w.parameter,),
+            bias=(bias,),
+            rope_head_dim=(rope_head_dim,),
+            widths=(width,),
+        )
 
-    def attention(self, q: Tensor, k: Tensor, v: Tensor, *, layer: int, heads: int, kv_heads: int,
-                  head_dim: int, rope: Floats | None, scale: float) -> Tensor:
+    def attention(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        layer: int,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        rope: Floats | None,
+        scale: float,
+    ) -> Tensor:
         """Store k and v in the cache of `layer` and attend causally to all that is in it.
 
         q: (tokens, heads * head_dim); k, v: (tokens, kv_heads * head_dim). `rope`: inverse
         frequencies (head_dim / 2,) that rotate q and k first, or None.
         """
-        return self._add("attention", (q, k, v), q.width, layer=layer, heads=heads,
-                         kv_heads=kv_heads, head_dim=head_dim, rope=rope, scale=scale)
+        return self._add(
+            "attention",
+            (q, k, v),
+            q.width,
+            layer=layer,
+            heads=heads,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
+            rope=rope,
+            scale=scale,
+        )
 
     def silu(self, x: Tensor) -> Tensor:
         """Return x * sigmoid(x)."""

@@ -26,8 +26,10 @@ Progress = Callable[[str, int, int], None]
 PAGE_POSITIONS = 64  # kPagePositions in native/kernels/table.h
 
 _FLOAT_FORMATS = ("f32", "f16", "bf16")
-_FORMATS = {name: (activation, block_bytes, tile_bytes, encodes)
-            for name, activation, block_bytes, tile_bytes, encodes in _native.formats()}
+_FORMATS = {
+    name: (activation, block_bytes, tile_bytes, encodes)
+    for name, activation, block_bytes, tile_bytes, encodes in _native.formats()
+}
 # The embedding is read a row at a time, so its size costs no speed; tied, it is the head too, and
 # the head's errors reach every logit undamped.
 _EMBEDDING_FORMAT = {"q4_0": "q8_0"}
@@ -52,8 +54,14 @@ class LoadedModel:
     context: int
 
 
-def load_model(checkpoint: Checkpoint, threads: _native.ThreadPool, *, weights: str | None,
-               context: int | None, progress: Progress) -> LoadedModel:
+def load_model(
+    checkpoint: Checkpoint,
+    threads: _native.ThreadPool,
+    *,
+    weights: str | None,
+    context: int | None,
+    progress: Progress,
+) -> LoadedModel:
     """Pack the checkpoint's weights for the native core.
 
     Raises:
@@ -75,7 +83,9 @@ def load_model(checkpoint: Checkpoint, threads: _native.ThreadPool, *, weights: 
     sizes: dict[str, int] = {}
     for matrix in program.matrices:
         sizes[matrix.format] = sizes.get(matrix.format, 0) + matrix.rows * matrix.columns
-    return LoadedModel(model, pages, program, tuple(sorted(sizes, key=lambda f: -sizes[f])), context)
+    return LoadedModel(
+        model, pages, program, tuple(sorted(sizes, key=lambda f: -sizes[f])), context
+    )
 
 
 class _Formats:
@@ -85,7 +95,8 @@ class _Formats:
         if weights is not None and weights not in weight_choices():
             raise InvalidOption(
                 f"`weights`: expected one of {', '.join(weight_choices())}, found {weights!r}",
-                hint="leave it out to keep the types of the file")
+                hint="leave it out to keep the types of the file",
+            )
         self._checkpoint = checkpoint
         self._weights = weights
 
@@ -101,9 +112,10 @@ class _Formats:
             wanted = _EMBEDDING_FORMAT.get(wanted, wanted)
         if tensor.format != wanted and tensor.format not in _FLOAT_FORMATS:
             raise InvalidOption(
-                f"`weights`: tensor `{name}` is stored as {tensor.format} and would be rounded twice "
-                f"as {wanted}",
-                hint="leave `weights` out, or load the original float weights")
+                f"`weights`: tensor `{name}` is stored as {tensor.format}; as {wanted} it would be "
+                "rounded twice",
+                hint="leave `weights` out, or load the original float weights",
+            )
         return wanted
 
 
@@ -122,29 +134,37 @@ def _check_shapes(checkpoint: Checkpoint, program: Program) -> None:
                 used.add(name)
     if checkpoint.config.tie_word_embeddings:
         used.add("lm_head.weight")  # a copy of the embedding that some writers leave in
-    extra = [name for name in checkpoint.tensors
-             if name not in used and not name.endswith("rotary_emb.inv_freq")]
+    extra = [
+        name
+        for name in checkpoint.tensors
+        if name not in used and not name.endswith("rotary_emb.inv_freq")
+    ]
     if extra:
         raise InvalidCheckpoint(
             f"Tensor `{extra[0]}`: architecture `{checkpoint.config.model_type}` has no use for it"
             + (f", nor for {len(extra) - 1} more" if len(extra) > 1 else ""),
-            hint="the config names an architecture that these tensors are not of")
+            hint="the config names an architecture that these tensors are not of",
+        )
 
 
 def _weight_bytes(program: Program) -> int:
-    return sum(-(-m.rows // 16) * -(-m.columns // 32) * _FORMATS[m.format][2]
-               for m in program.matrices)
+    return sum(
+        -(-m.rows // 16) * -(-m.columns // 32) * _FORMATS[m.format][2] for m in program.matrices
+    )
 
 
-def _fitting_context(c: ModelConfig, weight_bytes: int, position_bytes: int,
-                     asked: int | None) -> int:
+def _fitting_context(
+    c: ModelConfig, weight_bytes: int, position_bytes: int, asked: int | None
+) -> int:
     """Return the context to offer: what was asked, or as much of the model's as fits in memory."""
     longest = c.max_position_embeddings
-    if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int)
-                              or not 1 <= asked <= longest):
+    if asked is not None and (
+        isinstance(asked, bool) or not isinstance(asked, int) or not 1 <= asked <= longest
+    ):
         raise InvalidOption(
             f"`context`: expected an integer from 1 to {longest:,}, found {asked!r}",
-            hint=f"the model was trained on {longest:,} positions")
+            hint=f"the model was trained on {longest:,} positions",
+        )
     wanted = asked if asked is not None else longest
     memory = available_memory()
     if memory is None:
@@ -158,9 +178,11 @@ def _fitting_context(c: ModelConfig, weight_bytes: int, position_bytes: int,
         raise OutOfMemory(
             f"Model `{c.name}`: expected {_megabytes(needed)} of free memory for weights and "
             f"cache, found {_megabytes(memory)}",
-            hint=f"load with context={fits:,}, with smaller weights (weights=\"q4_0\"), or free some "
-                 "memory" if fits >= PAGE_POSITIONS else
-                 "load with smaller weights (weights=\"q4_0\"), a smaller model, or free some memory")
+            hint=f'load with context={fits:,}, with smaller weights (weights="q4_0"), or free some '
+            "memory"
+            if fits >= PAGE_POSITIONS
+            else 'load with smaller weights (weights="q4_0"), a smaller model, or free some memory',
+        )
     return int(fits)
 
 
@@ -178,8 +200,9 @@ def _floats(checkpoint: Checkpoint, name: str) -> Floats:
         return data.view(np.float16).astype(np.float32)
     if tensor.format == "bf16":
         return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    raise InvalidCheckpoint(f"Tensor `{name}`: expected floats for a norm or bias, "
-                            f"found {tensor.format}")
+    raise InvalidCheckpoint(
+        f"Tensor `{name}`: expected floats for a norm or bias, found {tensor.format}"
+    )
 
 
 def _vector(checkpoint: Checkpoint, source: VectorSource) -> Floats:
@@ -220,17 +243,33 @@ def _plan(checkpoint: Checkpoint, program: Program) -> _native.Plan:
         return (numbers[buffers[s.value]], s.offset, s.width) if s else (-1, 0, 0)
 
     for op in program.operations:
-        plan.op(op.kind, input=place(op.input), second=place(op.second), third=place(op.third),
-                output=place(op.output), pack=numbers[buffers[op.pack]] if op.pack else -1,
-                matrix=op.matrix, vector=op.vector, **op.attributes)
+        plan.op(
+            op.kind,
+            input=place(op.input),
+            second=place(op.second),
+            third=place(op.third),
+            output=place(op.output),
+            pack=numbers[buffers[op.pack]] if op.pack else -1,
+            matrix=op.matrix,
+            vector=op.vector,
+            **op.attributes,
+        )
     return plan
 
 
-def _pack(checkpoint: Checkpoint, program: Program, model: _native.Model,
-          threads: _native.ThreadPool, progress: Progress) -> None:
+def _pack(
+    checkpoint: Checkpoint,
+    program: Program,
+    model: _native.Model,
+    threads: _native.ThreadPool,
+    progress: Progress,
+) -> None:
     """Pack tensor by tensor, letting go of each one's pages: the weights are in memory once."""
-    total = sum(checkpoint.tensors[f"{part.parameter.name}.weight"].data.nbytes
-                for matrix in program.matrices for part in matrix.parts)
+    total = sum(
+        checkpoint.tensors[f"{part.parameter.name}.weight"].data.nbytes
+        for matrix in program.matrices
+        for part in matrix.parts
+    )
     done = 0
     for number, matrix in enumerate(program.matrices):
         first_row = 0
@@ -245,10 +284,13 @@ def _pack(checkpoint: Checkpoint, program: Program, model: _native.Model,
             checkpoint.release(tensor)
 
 
-def _slabs(data: npt.NDArray[np.uint8], rows: int, multiple: int
-           ) -> list[tuple[int, npt.NDArray[np.uint8]]]:
+def _slabs(
+    data: npt.NDArray[np.uint8], rows: int, multiple: int
+) -> list[tuple[int, npt.NDArray[np.uint8]]]:
     """Cut a tensor into runs of rows of some 64 MB, so that progress shows and pages can go."""
     row_bytes = data.nbytes // rows
     step = max(16 * multiple, (64 << 20) // row_bytes // (16 * multiple) * (16 * multiple))
-    return [(min(step, rows - first), data[first * row_bytes:min(first + step, rows) * row_bytes])
-            for first in range(0, rows, step)]
+    return [
+        (min(step, rows - first), data[first * row_bytes : min(first + step, rows) * row_bytes])
+        for first in range(0, rows, step)
+    ]

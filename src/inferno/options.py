@@ -25,7 +25,9 @@ def _number(name: str, value: Any, low: float, high: float, *, open_low: bool = 
         raise InvalidOption(f"`{name}`: expected a number, found {value!r}")
     if not math.isfinite(value) or value < low or value > high or (open_low and value == low):
         opening = "(" if open_low else "["
-        raise InvalidOption(f"`{name}`: expected a number in {opening}{low:g}, {high:g}], found {value!r}")
+        raise InvalidOption(
+            f"`{name}`: expected a number in {opening}{low:g}, {high:g}], found {value!r}"
+        )
     return float(value)
 
 
@@ -72,10 +74,14 @@ class SamplingParams:
         put("top_k", _integer("top_k", self.top_k, 0, 2**31 - 1))
         put("top_p", _number("top_p", self.top_p, 0.0, 1.0, open_low=True))
         put("min_p", _number("min_p", self.min_p, 0.0, 1.0))
-        put("repetition_penalty",
-            _number("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True))
+        put(
+            "repetition_penalty",
+            _number("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True),
+        )
         put("presence_penalty", _number("presence_penalty", self.presence_penalty, -100.0, 100.0))
-        put("frequency_penalty", _number("frequency_penalty", self.frequency_penalty, -100.0, 100.0))
+        put(
+            "frequency_penalty", _number("frequency_penalty", self.frequency_penalty, -100.0, 100.0)
+        )
         put("logit_bias", self._checked_logit_bias())
         if self.seed is not None:
             put("seed", _integer("seed", self.seed, 0, MAX_SEED))
@@ -87,17 +93,21 @@ class SamplingParams:
         put("logprobs", _integer("logprobs", self.logprobs, 0, MAX_LOGPROBS))
         if self.speculation not in SPECULATION_MODES:
             raise InvalidOption(
-                f"`speculation`: expected one of {', '.join(SPECULATION_MODES)}, found {self.speculation!r}")
+                f"`speculation`: expected one of {', '.join(SPECULATION_MODES)}, "
+                f"found {self.speculation!r}"
+            )
         for name in ("json_schema", "regex", "grammar"):
             if getattr(self, name) is not None:
                 raise InvalidOption(
                     f"`{name}`: constrained output is not supported by this version",
-                    hint=f"leave `{name}` out and check the reply yourself")
+                    hint=f"leave `{name}` out and check the reply yourself",
+                )
 
     def _checked_logit_bias(self) -> dict[int, float]:
         if not isinstance(self.logit_bias, Mapping):
             raise InvalidOption(
-                f"`logit_bias`: expected a mapping of token id to bias, found {self.logit_bias!r}")
+                f"`logit_bias`: expected a mapping of token id to bias, found {self.logit_bias!r}"
+            )
         checked = {}
         for key, value in self.logit_bias.items():
             if isinstance(key, bool) or not isinstance(key, (int, str)):
@@ -105,15 +115,20 @@ class SamplingParams:
             try:
                 token = int(key)
             except ValueError:
-                raise InvalidOption(f"`logit_bias`: expected token ids as keys, found {key!r}") from None
+                raise InvalidOption(
+                    f"`logit_bias`: expected token ids as keys, found {key!r}"
+                ) from None
             checked[_integer("logit_bias", token, 0, 2**31 - 1)] = _number(
-                f"logit_bias[{token}]", value, -100.0, 100.0)
+                f"logit_bias[{token}]", value, -100.0, 100.0
+            )
         return checked
 
     def _checked_stop(self) -> tuple[str, ...]:
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         if stop is None or not isinstance(stop, (list, tuple)):
-            raise InvalidOption(f"`stop`: expected a string or a list of strings, found {self.stop!r}")
+            raise InvalidOption(
+                f"`stop`: expected a string or a list of strings, found {self.stop!r}"
+            )
         for text in stop:
             if not isinstance(text, str) or not text:
                 raise InvalidOption(f"`stop`: expected non-empty strings, found {text!r}")
@@ -125,6 +140,8 @@ class SamplingParams:
         for name in overrides:
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean `{close[0]}`?" if close else f"known options: {', '.join(known)}"
+                hint = (
+                    f"did you mean `{close[0]}`?" if close else f"known options: {', '.join(known)}"
+                )
                 raise InvalidOption(f"Unknown sampling option `{name}`", hint=hint)
         return dataclasses.replace(self, **overrides)

@@ -24,9 +24,7 @@ _TEKKEN = (
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
     r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_GPT2 = (
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-)
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _DEEPSEEK_CODER = (
     r"[\r\n]",
     r"\s?\p{L}+",
@@ -52,7 +50,12 @@ _RULES: dict[Rule, tuple[str, ...]] = {
     Rule(gpt2=True): ("gpt-2", "phi-2", "mpt", "olmo"),
     Rule((r"\p{N}",), gpt2=True): ("smollm", "starcoder", "refact", "codeshell", "command-r"),
     Rule((_LLAMA3,), ignore_merges=True, adds_bos=True): (
-        "llama-bpe", "llama3", "llama-v3", "falcon3", "lfm2"),
+        "llama-bpe",
+        "llama3",
+        "llama-v3",
+        "falcon3",
+        "lfm2",
+    ),
     Rule((_LLAMA3,)): ("dbrx", "smaug-bpe"),
     Rule((_QWEN2,)): ("qwen2", "deepseek-r1-qwen", "stablelm2"),
     Rule((_TEKKEN,), ignore_merges=True, adds_bos=True): ("tekken",),

@@ -71,7 +71,8 @@ class Session:
             raise InvalidOption(f"`length`: expected an integer, found {length!r}")
         if not 0 <= length <= len(self._tokens):
             raise InvalidOption(
-                f"`length`: expected 0 to {len(self._tokens)}, the tokens there are, found {length}")
+                f"`length`: expected 0 to {len(self._tokens)}, the tokens there are, found {length}"
+            )
         if length == len(self._tokens):
             return
         with self._engine._lock:
@@ -80,7 +81,7 @@ class Session:
         self._next_logits = None
 
     def fork(self) -> Session:
-        """Return a session with the same tokens; the cache is shared until one of the two writes."""
+        """Return a session with the same tokens; the cache is shared until either writes."""
         other = Session(self._engine)
         other._tokens = list(self._tokens)
         with self._engine._lock:
@@ -146,7 +147,7 @@ class Session:
         processed = 0
         while len(self._cache) < len(self._tokens) and not cancelled():
             start = len(self._cache)
-            chunk = np.array(self._tokens[start:start + PREFILL_ROWS], dtype=np.int32)
+            chunk = np.array(self._tokens[start : start + PREFILL_ROWS], dtype=np.int32)
             is_last = start + len(chunk) == len(self._tokens)
             with engine._lock:
                 engine._executor.forward([(self._cache, chunk, "last" if is_last else "none")])
@@ -167,4 +168,6 @@ def context_full(used: int, more: int, engine: Engine) -> ContextFull:
         hint = f"load with context={wanted} (needs {extra / 1e6:,.0f} MB more), or {hint}"
     return ContextFull(
         f"Context is full: {used:,} of {context:,} tokens used, {more:,} more wanted, "
-        f"{excess:,} too many", hint=hint)
+        f"{excess:,} too many",
+        hint=hint,
+    )

@@ -94,8 +94,13 @@ def _check_growth(operation: str, text: Any, args: tuple[Any, ...]) -> None:
         if LONG_WIDTH.search(text):
             raise TooMuchWork("the template formats with a long or computed width")
         fields = text.count("{") + text.count("%")
-        values = [value for arg in args for value in (
-            arg if isinstance(arg, tuple) else arg.values() if isinstance(arg, dict) else (arg,))]
+        values = [
+            value
+            for arg in args
+            for value in (
+                arg if isinstance(arg, tuple) else arg.values() if isinstance(arg, dict) else (arg,)
+            )
+        ]
         grow(fields * max((len(value) for value in values if isinstance(value, str)), default=0))
 
 
@@ -195,7 +200,8 @@ class _Namespace(Namespace):
 def _check_attribute(name: Any) -> None:
     if isinstance(name, str) and name.startswith("_"):
         raise jinja2.exceptions.SecurityError(
-            f"a namespace cannot hold `{name}`: names with a leading underscore are refused")
+            f"a namespace cannot hold `{name}`: names with a leading underscore are refused"
+        )
 
 
 def _raise_exception(message: str) -> NoReturn:
@@ -214,8 +220,9 @@ def _tojson(
     sort_keys: bool = False,
 ) -> str:
     """Write JSON without the escapes for HTML that Jinja's own filter makes."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
-                      sort_keys=sort_keys)
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
 
 
 class _BoundedMixin(SandboxedEnvironment):
@@ -224,15 +231,19 @@ class _BoundedMixin(SandboxedEnvironment):
 
     def __init__(self) -> None:
         super().__init__(
-            trim_blocks=True, lstrip_blocks=True,
-            extensions=[_GenerationTag, jinja2.ext.loopcontrols])
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[_GenerationTag, jinja2.ext.loopcontrols],
+        )
         self.filters["tojson"] = _tojson
         self.filters = {
             name: _bounded_filter(name, function) for name, function in self.filters.items()
         } | {"_counted": _counted}
         self.globals |= {
-            "raise_exception": _raise_exception, "strftime_now": _strftime_now,
-            "dict": _Dict(), "namespace": _Namespace,
+            "raise_exception": _raise_exception,
+            "strftime_now": _strftime_now,
+            "dict": _Dict(),
+            "namespace": _Namespace,
         }
         del self.globals["lipsum"]  # makes text at random, as long as it is told to
 
@@ -259,8 +270,11 @@ class _BoundedMixin(SandboxedEnvironment):
                 if hasattr(size, "__len__") and isinstance(times, int):
                     budget.grow(len(size) * max(times, 0))
         if operator in ("*", "**") and isinstance(left, int) and isinstance(right, int):
-            bits = left.bit_length() * right if operator == "**" else (
-                left.bit_length() + right.bit_length())
+            bits = (
+                left.bit_length() * right
+                if operator == "**"
+                else (left.bit_length() + right.bit_length())
+            )
             if bits > MAX_WIDTH:
                 raise TooMuchWork("the template computes with numbers beyond reason")
         if operator == "%" and isinstance(left, str):

@@ -32,7 +32,12 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 # Names of tokens that end a turn. Many GGUF files name one of several as `eos_token_id`, often not
 # the one that their chat template writes; llama.cpp goes by the same names.
 END_OF_TURN = (
-    "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
     "<|end_of_text|>",
 )
 
@@ -58,7 +63,8 @@ def _byte_alphabet() -> dict[int, str]:
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     moved = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {
-        byte: chr(0x100 + index) for index, byte in enumerate(moved)}
+        byte: chr(0x100 + index) for index, byte in enumerate(moved)
+    }
 
 
 BYTE_TO_CHARACTER = _byte_alphabet()
@@ -127,7 +133,8 @@ class Tokenizer:
         self._control = frozenset(id for id, token in added.items() if token.special)
         self._unknown_id = unknown_id
         self._ids = {text: id for id, text in reversed(list(texts.items()))} | {
-            token.content: id for id, token in added.items()}
+            token.content: id for id, token in added.items()
+        }
         # The library always matches special tokens unless told otherwise, per object; the
         # vocabulary inside is shared, so an object more costs microseconds.
         self._encoders = {
@@ -179,12 +186,16 @@ class Tokenizer:
         vocab = backend.get_vocab(with_added_tokens=True)
         special = _special_texts(config)
         known = {token.content for token in _added_tokens(backend).values() if token.special}
-        backend.add_special_tokens([
-            tokenizers.AddedToken(text, normalized=False, special=True)
-            for text in special.values() if text in vocab and text not in known
-        ])
+        backend.add_special_tokens(
+            [
+                tokenizers.AddedToken(text, normalized=False, special=True)
+                for text in special.values()
+                if text in vocab and text not in known
+            ]
+        )
         bos_id, eos_id, unknown_id = (
-            vocab.get(special.get(name, "")) for name in ("bos_token", "eos_token", "unk_token"))
+            vocab.get(special.get(name, "")) for name in ("bos_token", "eos_token", "unk_token")
+        )
         adds_bos = config.get("add_bos_token")
         if not isinstance(adds_bos, bool):
             adds_bos = bos_id is not None and backend.encode("a").ids[:1] == [bos_id]
@@ -200,8 +211,9 @@ class Tokenizer:
             eos_ids=() if eos_id is None else (eos_id,),
             unknown_id=unknown_id,
             adds_bos=adds_bos,
-            byte_ids=frozenset() if byte_level else frozenset(
-                id for id, text in texts.items() if BYTE_PIECE.fullmatch(text)),
+            byte_ids=frozenset()
+            if byte_level
+            else frozenset(id for id, text in texts.items() if BYTE_PIECE.fullmatch(text)),
         )
 
     @classmethod
@@ -218,25 +230,30 @@ class Tokenizer:
         model = keys.string("model")
         if model not in ("gpt2", "llama"):
             raise UnsupportedModel(
-                f"Tokenizer model `{model[:64]}` is not supported (supported: gpt2, llama)")
+                f"Tokenizer model `{model[:64]}` is not supported (supported: gpt2, llama)"
+            )
         texts = keys.strings("tokens")
         bos_id = keys.token_id("bos_token_id", len(texts))
         eos_id = keys.token_id("eos_token_id", len(texts))
         unknown_id = keys.token_id("unknown_token_id", len(texts))
         kinds = keys.numbers("token_type", len(texts)) or [
-            CONTROL if id in (bos_id, eos_id, unknown_id) else NORMAL for id in range(len(texts))]
+            CONTROL if id in (bos_id, eos_id, unknown_id) else NORMAL for id in range(len(texts))
+        ]
         # Of tokens spelled alike the first counts, but a control token always keeps its own id.
         vocab = {text: id for id, text in reversed(list(enumerate(texts)))} | {
-            text: id for id, (text, kind) in enumerate(zip(texts, kinds, strict=True))
-            if kind == CONTROL}
+            text: id
+            for id, (text, kind) in enumerate(zip(texts, kinds, strict=True))
+            if kind == CONTROL
+        }
         adds_bos = model == "llama"
         if model == "gpt2":
             from inferno.pre_tokenizers import pre_tokenizer, rule_for
 
             rule = rule_for(keys.string("pre", "default"))
             adds_bos = rule.adds_bos
-            backend = _bpe(vocab, _parsed_merges(keys.strings("merges")),
-                           ignore_merges=rule.ignore_merges)
+            backend = _bpe(
+                vocab, _parsed_merges(keys.strings("merges")), ignore_merges=rule.ignore_merges
+            )
             backend.pre_tokenizer = pre_tokenizer(rule)
             prefix, unprefixed = SpacePrefix.NEVER, None
         else:
@@ -252,16 +269,22 @@ class Tokenizer:
             if keys.boolean("add_space_prefix", True):
                 prefix = SpacePrefix.ALWAYS
                 backend.normalizer = tokenizers.normalizers.Sequence(
-                    [tokenizers.normalizers.Prepend(SPACE), spaces])
-        backend.add_tokens([
-            tokenizers.AddedToken(text, normalized=False, special=kind != USER_DEFINED)
-            for text, kind in zip(texts, kinds, strict=True)
-            if kind in (UNKNOWN, CONTROL, USER_DEFINED) and text
-        ])
-        ends = [eos_id, *(keys.token_id(name, len(texts))
-                          for name in ("eot_token_id", "eom_token_id"))]
-        ends += [vocab[text] for text in END_OF_TURN
-                 if text in vocab and kinds[vocab[text]] == CONTROL]
+                    [tokenizers.normalizers.Prepend(SPACE), spaces]
+                )
+        backend.add_tokens(
+            [
+                tokenizers.AddedToken(text, normalized=False, special=kind != USER_DEFINED)
+                for text, kind in zip(texts, kinds, strict=True)
+                if kind in (UNKNOWN, CONTROL, USER_DEFINED) and text
+            ]
+        )
+        ends = [
+            eos_id,
+            *(keys.token_id(name, len(texts)) for name in ("eot_token_id", "eom_token_id")),
+        ]
+        ends += [
+            vocab[text] for text in END_OF_TURN if text in vocab and kinds[vocab[text]] == CONTROL
+        ]
         return cls(
             backend,
             texts=dict(enumerate(texts)),
@@ -273,8 +296,10 @@ class Tokenizer:
             unknown_id=unknown_id,
             adds_bos=keys.boolean("add_bos_token", adds_bos),
             byte_ids=frozenset(
-                id for id, kind in enumerate(kinds)
-                if kind == BYTE and model == "llama" and BYTE_PIECE.fullmatch(texts[id])),
+                id
+                for id, kind in enumerate(kinds)
+                if kind == BYTE and model == "llama" and BYTE_PIECE.fullmatch(texts[id])
+            ),
         )
 
     @property
@@ -384,7 +409,8 @@ class Tokenizer:
             index = -1
         if not 0 <= index < self.vocab_size:
             raise InvalidOption(
-                f"Token id: expected an integer from 0 to {self.vocab_size - 1}, found {id!r}")
+                f"Token id: expected an integer from 0 to {self.vocab_size - 1}, found {id!r}"
+            )
         return self._texts.get(index, "")
 
     def token_id(self, text: str) -> int | None:
@@ -438,8 +464,9 @@ class Tokenizer:
         return self._ids_of_bytes(self._texts[id].encode())
 
     def _ids_of_bytes(self, text: bytes) -> list[int]:
-        spellings = ((BYTE_TO_CHARACTER[byte] if self._byte_level else f"<0x{byte:02X}>")
-                     for byte in text)
+        spellings = (
+            (BYTE_TO_CHARACTER[byte] if self._byte_level else f"<0x{byte:02X}>") for byte in text
+        )
         return [self._ids[spelling] for spelling in spellings if spelling in self._ids]
 
     def _literal_space_ids(self) -> list[int]:
@@ -500,14 +527,20 @@ def _added_tokens(backend: tokenizers.Tokenizer) -> dict[int, tokenizers.AddedTo
 
     return {
         id: tokenizers.AddedToken(
-            token.content, single_word=token.single_word, lstrip=token.lstrip, rstrip=token.rstrip,
-            normalized=token.normalized and not token.special, special=token.special)
+            token.content,
+            single_word=token.single_word,
+            lstrip=token.lstrip,
+            rstrip=token.rstrip,
+            normalized=token.normalized and not token.special,
+            special=token.special,
+        )
         for id, token in sorted(backend.get_added_tokens_decoder().items())
     }
 
 
-def _bpe(vocab: dict[str, int], merges: list[tuple[str, str]], **options: Any
-         ) -> tokenizers.Tokenizer:
+def _bpe(
+    vocab: dict[str, int], merges: list[tuple[str, str]], **options: Any
+) -> tokenizers.Tokenizer:
     import tokenizers
 
     try:
@@ -525,7 +558,8 @@ def _parsed_merges(lines: Sequence[str]) -> list[tuple[str, str]]:
         left, space, right = line.partition(" ")
         if not space or not left or not right or " " in right:
             raise InvalidCheckpoint(
-                f"`tokenizer.ggml.merges`: expected two pieces and a space, found {line[:64]!r}")
+                f"`tokenizer.ggml.merges`: expected two pieces and a space, found {line[:64]!r}"
+            )
         merges.append((left, right))
     return merges
 
@@ -541,12 +575,16 @@ def _merges_by_score(
     """
     if not scores:
         raise InvalidCheckpoint("`tokenizer.ggml.scores` is missing: a llama tokenizer needs them")
-    pieces = {text: score for text, kind, score in zip(texts, kinds, scores, strict=True)
-              if kind == NORMAL}
+    pieces = {
+        text: score
+        for text, kind, score in zip(texts, kinds, scores, strict=True)
+        if kind == NORMAL
+    }
     if sum(len(text) ** 2 for text in pieces) > MAX_MERGE_WORK:
         raise InvalidCheckpoint(
             f"`tokenizer.ggml.tokens`: expected pieces of ordinary length, found one of "
-            f"{max(map(len, pieces)):,} characters")
+            f"{max(map(len, pieces)):,} characters"
+        )
     ranked = [
         (-score, -cut, text[:cut], text[cut:])
         for text, score in pieces.items()
@@ -564,8 +602,11 @@ def _components(part: Any) -> list[dict[str, Any]]:
     pending, flat = [json.loads(part.__getstate__())], []
     while pending:
         entry = pending.pop(0)
-        nested = [item for key in ("normalizers", "pretokenizers", "decoders")
-                  for item in entry.get(key, ())]
+        nested = [
+            item
+            for key in ("normalizers", "pretokenizers", "decoders")
+            for item in entry.get(key, ())
+        ]
         if nested:
             pending = nested + pending
         elif entry.get("type") != "Sequence":
@@ -591,26 +632,38 @@ def _space_prefix_of(
             step["prepend_scheme"] = "never"
     if found is SpacePrefix.NEVER:
         return found, None
-    return found, tokenizers.Tokenizer.from_str(json.dumps({
-        "version": "1.0",
-        "model": {"type": "BPE", "vocab": {}, "merges": []},
-        "normalizer": {"type": "Sequence", "normalizers": normalizers} if normalizers else None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre_tokenizers}
-        if pre_tokenizers else None,
-    }))
+    return found, tokenizers.Tokenizer.from_str(
+        json.dumps(
+            {
+                "version": "1.0",
+                "model": {"type": "BPE", "vocab": {}, "merges": []},
+                "normalizer": {"type": "Sequence", "normalizers": normalizers}
+                if normalizers
+                else None,
+                "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre_tokenizers}
+                if pre_tokenizers
+                else None,
+            }
+        )
+    )
 
 
 def _special_texts(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the special tokens that a tokenizer_config.json names: its key to the token's text."""
-    named = {key: value for key, value in config.items()
-             if key in ("bos_token", "eos_token", "unk_token", "pad_token")}
+    named = {
+        key: value
+        for key, value in config.items()
+        if key in ("bos_token", "eos_token", "unk_token", "pad_token")
+    }
     for key in ("additional_special_tokens", "extra_special_tokens"):
         extra = config.get(key)
         values = extra.values() if isinstance(extra, Mapping) else extra
         if isinstance(extra, (list, Mapping)) and values is not None:
             named |= {f"{key}[{index}]": value for index, value in enumerate(values)}
-    texts = {key: value.get("content") if isinstance(value, Mapping) else value
-             for key, value in named.items()}
+    texts = {
+        key: value.get("content") if isinstance(value, Mapping) else value
+        for key, value in named.items()
+    }
     return {key: text for key, text in texts.items() if isinstance(text, str) and text}
 
 
@@ -625,7 +678,8 @@ class _GgufKeys:
 
     def _wrong(self, key: str, expected: str, found: object) -> InvalidCheckpoint:
         return InvalidCheckpoint(
-            f"`tokenizer.ggml.{key}`: expected {expected}, found {str(found)[:64]}")
+            f"`tokenizer.ggml.{key}`: expected {expected}, found {str(found)[:64]}"
+        )
 
     def string(self, key: str, default: str | None = None) -> str:
         value = self._get(key)
@@ -646,8 +700,9 @@ class _GgufKeys:
     def strings(self, key: str) -> list[str]:
         value = self._get(key)
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
-            raise self._wrong(key, "an array of strings", "nothing" if value is None else
-                              type(value).__name__)
+            raise self._wrong(
+                key, "an array of strings", "nothing" if value is None else type(value).__name__
+            )
         wrong = next((item for item in value if not isinstance(item, str)), None)
         if wrong is not None:
             raise self._wrong(key, "an array of strings", f"{wrong!r} in it")

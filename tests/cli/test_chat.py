@@ -185,11 +185,11 @@ def test_clear_forgets_the_turns_and_the_session_but_not_the_system_message(chat
     assert session is not engine.calls[0][2]
 
 
-def test_system_sets_shows_and_removes_the_system_message(chat, engine):
+def test_system_sets_shows_and_empties_the_system_message(chat, engine):
     output = chat(ENTER.join(("/system Be kind.", "/system", "a", '/system ""', "b", "/exit", "")))
     assert "system: Be kind." in output
     assert engine.calls[0][1][0] == {"role": "system", "content": "Be kind."}
-    assert engine.calls[1][1][0]["role"] == "user"
+    assert engine.calls[1][1][0] == {"role": "system", "content": ""}
 
 
 def test_stats_show_the_speed_and_the_context(chat):

@@ -6,6 +6,7 @@ from what f16 keeps of them.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -16,7 +17,7 @@ from inferno import _native
 from reference import ops
 
 from . import samples
-from .float32 import UNIT_ROUNDOFF, Floats, assert_same_bits
+from .float32 import UNIT_ROUNDOFF, Floats, assert_same_bits, fma, reduce_lanes
 from .samples import ISAS
 
 testing = _native.testing
@@ -113,8 +114,8 @@ def error_bound(q: Floats, k: Floats, v: Floats) -> Any:
     """Bound |attention - truth| by its roundings, to first order; (tokens, heads, head_dim).
 
     The relative error of a weight, in units of 2^-24:
-    - a score is a chain of head_dim steps and a product, (head_dim + 1) scale |q| |k|; taking off the
-      maximum rounds, at most by score - maximum in all while the maximum rises: e of these;
+    - a score is a chain of head_dim steps and a product, (head_dim + 1) scale |q| |k|; taking off
+      the maximum rounds, by maximum - score in all while the maximum rises;
     - exp is within a unit in the last place: 2;
     - rescaling, once a page and once a split, is such an exp and a product: 3;
     - sums are chains of the positions of a split, then of the splits; reciprocal and product: 2.
@@ -128,14 +129,13 @@ def error_bound(q: Floats, k: Floats, v: Floats) -> Any:
         visible = length - tokens + token + 1
         pages, splits = -(-visible // PAGE), -(-visible // SPLIT)
         keys, values = (x[:visible, head * kv_heads // heads] for x in (k, v))
-        row = q[token, head] * head_dim**-0.5
+        row = q[token, head].astype(np.float64) * head_dim**-0.5
         scores = keys @ row
         exponent = (head_dim + 1) * np.abs(keys) @ np.abs(row) + scores.max() - scores
         relative = exponent + 2 + 3 * (pages + splits) + min(visible, SPLIT) + splits + 2
         weights = ops.softmax(scores)
-        errors = (weights * relative) @ np.abs(values) + weights @ relative * np.abs(
-            weights @ values
-        )
+        errors = (weights * relative) @ np.abs(values)
+        errors += (weights @ relative) * np.abs(weights @ values)
         bound[token, head] = 1.01 * UNIT_ROUNDOFF * errors
     return bound
 
@@ -156,6 +156,74 @@ def test_every_geometry_is_close_to_the_truth(isa: str, head_dim: int, group: in
     q, k, v = draw(7, 5, 67, head_dim, group)
     error = np.abs(attend(isa, q, k, v) - ops.attention(q, stored(k), stored(v)))
     assert (error <= error_bound(q, k, v)).all()
+
+
+# --------------------------------------------------------------------------- replayed
+
+
+def replay(q: Floats, k: Floats, v: Floats) -> Floats:
+    """Attend in the order of the specification: pages within splits, every step in float32.
+
+    Exponentials are the kernels' own, which have a test of theirs.
+    """
+    tokens, heads, head_dim = q.shape
+    length, kv_heads, _ = k.shape
+    k, v = (stored(x).astype(np.float32).repeat(heads // kv_heads, axis=1) for x in (k, v))
+    k, v = (np.pad(x, ((0, -length % PAGE), (0, 0), (0, 0))).swapaxes(0, 1) for x in (k, v))
+    last = length - tokens + np.arange(tokens)[:, None, None]  # the position of each token
+    low = np.float32(-np.inf)
+
+    def exp(x: Floats) -> Floats:
+        return testing.exp(ISAS[-1], x.reshape(-1)).reshape(x.shape)
+
+    def visit(first: int) -> tuple[Floats, Floats, Floats]:
+        """Go through the split at `first`: value sums, maximum and sum of the weights."""
+        sums = np.zeros(q.shape, np.float32)
+        maximum = np.full((tokens, heads), low)
+        total = np.zeros((tokens, heads), np.float32)
+        for base in range(first, min(first + SPLIT, length), PAGE):
+            scores = np.zeros((tokens, heads, PAGE), np.float32)
+            for d in range(head_dim):
+                scores = fma(q[:, :, d, None], k[:, base : base + PAGE, d], scores)
+            scores = scores * np.float32(head_dim**-0.5)
+            scores = np.where(base + np.arange(PAGE) <= last, scores, low)
+            highest = np.maximum(maximum, scores.max(axis=-1))
+            shift = np.where(highest > low, highest, np.float32(0))  # low: nothing is visible yet
+            factor = exp(maximum - shift)
+            weights = exp(scores - shift[..., None])
+            lanes = np.zeros((tokens, heads, 16), np.float32)
+            for group in range(0, PAGE, 16):
+                lanes = lanes + weights[..., group : group + 16]
+            total = total * factor + reduce_lanes(lanes, np.add)
+            sums = sums * factor[..., None]
+            for p in range(PAGE):
+                sums = fma(weights[..., p, None], v[:, base + p], sums)
+            maximum = highest
+        return sums, maximum, total
+
+    sums, maximum, total = visit(0)
+    for first in range(SPLIT, length, SPLIT):
+        more, theirs, weight = visit(first)
+        highest = np.maximum(maximum, theirs)
+        keep, take = exp(maximum - highest), exp(theirs - highest)
+        sums = fma(more, take[..., None], sums * keep[..., None])
+        total = fma(weight, take, total * keep)
+        maximum = highest
+    return sums * (np.float32(1) / total)[..., None]
+
+
+@cache
+def replayed_case(head_dim: int, group: int, length: int) -> tuple[Floats, ...]:
+    q, k, v = draw(length + 1, 3, length, head_dim, group)
+    return q, k, v, replay(q, k, v)
+
+
+@pytest.mark.parametrize("length", [1, 3, 17, 64, 65, 66, 130, 513, 1030])
+@each_geometry
+@each_isa
+def test_attention_equals_its_replay(isa: str, head_dim: int, group: int, length: int) -> None:
+    q, k, v, expected = replayed_case(head_dim, group, length)
+    assert_same_bits(attend(isa, q, k, v), expected)
 
 
 # --------------------------------------------------------------------------- laws
@@ -195,6 +263,28 @@ def test_the_last_tokens_alone_equal_the_whole(
     end = length - length // 3
     middle = attend(isa, q[end - 1 : end].copy(), k[:end].copy(), v[:end].copy())
     assert_same_bits(middle, whole[end - 1 : end].copy())
+
+
+@each_isa
+def test_a_value_of_minus_zero_does_not_depend_on_the_tile(isa: str) -> None:
+    q, k, v = (np.zeros((n, 1, 8), np.float32) for n in (2, 66, 66))
+    q[:, :, 0] = 1
+    k[:, 0, 0] = -200
+    k[[0, 1, 64, 65], 0, 0] = 0, -87, 3, 0
+    v[:] = -0.0
+    v[1] = -6e-8  # times e^-87 is the smallest subnormal, which the next page's maximum makes -0
+    v[65] = 5
+    alone, together = (attend(isa, q, k, v, scale=1.0, unit_tokens=n) for n in (1, 2))
+    assert_same_bits(together, alone)
+
+
+@pytest.mark.parametrize("garbage", [np.nan, np.inf, -65504.0])
+@pytest.mark.parametrize("head_dim", [40, 64])
+@each_isa
+def test_what_a_page_held_before_does_not_matter(isa: str, head_dim: int, garbage: float) -> None:
+    q, k, v = draw(6, 3, 67, head_dim, 2)
+    expected = attend(isa, q, k, v, unit_tokens=2)
+    assert_same_bits(attend(isa, q, k, v, unit_tokens=2, garbage=garbage), expected)
 
 
 @pytest.mark.parametrize("poison", [0.0, 3e38, -3e38, np.inf, -np.inf, np.nan])

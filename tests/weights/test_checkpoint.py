@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import checkpoints
 import numpy as np
 import pytest
 
+import checkpoints
 from inferno.errors import InvalidCheckpoint
 from inferno.weights import Checkpoint, open_checkpoint
 
@@ -22,8 +22,9 @@ def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Checkpoint:
     config = checkpoints.tiny_config(ties=True)
-    return open_checkpoint(checkpoints.gguf_llama(
-        tmp_path / "tiny.gguf", config, checkpoints.random_tensors(config)))
+    return open_checkpoint(
+        checkpoints.gguf_llama(tmp_path / "tiny.gguf", config, checkpoints.random_tensors(config))
+    )
 
 
 def test_a_tensor_of_the_right_shape_is_returned(checkpoint: Checkpoint) -> None:

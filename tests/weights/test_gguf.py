@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import checkpoints
 import numpy as np
 import pytest
 
+import checkpoints
 from inferno.errors import InfernoError, InvalidCheckpoint, ModelNotFound, UnsupportedModel
 from inferno.weights import FORMATS, SUPPORTED_FORMATS, open_checkpoint
 from inferno.weights.gguf import parse
@@ -26,12 +26,23 @@ def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inferno.config._supported", lambda: ["llama", "qwen2"])
 
 
-def tiny_gguf(path: Path, model_type: str = "llama", *, bias: bool = False, ties: bool = False,
-              split_max_tensors: int = 0, format: str = "f32") -> Path:
+def tiny_gguf(
+    path: Path,
+    model_type: str = "llama",
+    *,
+    bias: bool = False,
+    ties: bool = False,
+    split_max_tensors: int = 0,
+    format: str = "f32",
+) -> Path:
     config = checkpoints.tiny_config(model_type, bias=bias, ties=ties)
     return checkpoints.gguf_llama(
-        path / "tiny.gguf", config, checkpoints.random_tensors(config), format=format,
-        split_max_tensors=split_max_tensors)
+        path / "tiny.gguf",
+        config,
+        checkpoints.random_tensors(config),
+        format=format,
+        split_max_tensors=split_max_tensors,
+    )
 
 
 # --------------------------------------------------------------------------- against the oracle
@@ -70,11 +81,26 @@ def test_metadata_of_every_type_reads_back(tmp_path: Path) -> None:
 
     path = tmp_path / "types.gguf"
     writer = gguf.GGUFWriter(path, "llama")
-    scalars = {"uint8": 255, "int8": -128, "uint16": 65535, "int16": -32768, "uint32": 2**32 - 1,
-               "int32": -(2**31), "uint64": 2**64 - 1, "int64": -(2**63), "float32": 0.5,
-               "float64": 0.1, "bool": True, "string": "Ünïcode ✓\0"}
-    arrays = {"ints": [1, -2, 3], "floats": [0.5, 1.5], "bools": [True, False],
-              "strings": ["", "ä", "x" * 1000]}
+    scalars = {
+        "uint8": 255,
+        "int8": -128,
+        "uint16": 65535,
+        "int16": -32768,
+        "uint32": 2**32 - 1,
+        "int32": -(2**31),
+        "uint64": 2**64 - 1,
+        "int64": -(2**63),
+        "float32": 0.5,
+        "float64": 0.1,
+        "bool": True,
+        "string": "Ünïcode ✓\0",
+    }
+    arrays = {
+        "ints": [1, -2, 3],
+        "floats": [0.5, 1.5],
+        "bools": [True, False],
+        "strings": ["", "ä", "x" * 1000],
+    }
     for kind, value in scalars.items():
         getattr(writer, f"add_{kind}")(f"x.{kind}", value)
     for kind, values in arrays.items():
@@ -122,7 +148,10 @@ def test_only_queries_and_keys_of_llama_are_interleaved(tmp_path: Path) -> None:
     interleaved = {name for name, t in llama.tensors.items() if t.rope_interleaved}
     assert interleaved == {
         f"model.layers.{layer}.self_attn.{name}.{kind}"
-        for layer in (0, 1) for name in ("q_proj", "k_proj") for kind in ("weight", "bias")}
+        for layer in (0, 1)
+        for name in ("q_proj", "k_proj")
+        for kind in ("weight", "bias")
+    }
     qwen2 = open_checkpoint(tiny_gguf(tmp_path / "q", "qwen2"))
     assert not any(t.rope_interleaved for t in qwen2.tensors.values())
     assert qwen2.config.attention_bias and llama.config.attention_bias
@@ -137,11 +166,17 @@ def test_a_file_without_output_weight_ties_its_embeddings(tmp_path: Path) -> Non
 
 
 def test_frequency_factors_move_to_the_config(tmp_path: Path) -> None:
-    scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
-               "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+    scaling = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
     config = checkpoints.tiny_config(rope_scaling=scaling)
     path = checkpoints.gguf_llama(
-        tmp_path / "tiny.gguf", config, checkpoints.random_tensors(config))
+        tmp_path / "tiny.gguf", config, checkpoints.random_tensors(config)
+    )
     checkpoint = open_checkpoint(path)
     found = checkpoint.config.rope_scaling
     assert found is not None and found["rope_type"] == "frequency_factors"
@@ -239,22 +274,28 @@ class Gguf:
     version: int = 3
     num_tensors: int | None = None
     num_keys: int | None = None
-    metadata: list[tuple[str | bytes, int, bytes]] = field(default_factory=lambda: [
-        ("general.architecture", STRING, text("llama")),
-        ("general.alignment", U32, u32(32)),
-        ("llama.block_count", U32, u32(1)),
-        ("llama.context_length", U32, u32(16)),
-        ("llama.embedding_length", U32, u32(8)),
-        ("llama.feed_forward_length", U32, u32(8)),
-        ("llama.attention.head_count", U32, u32(1)),
-        ("llama.attention.layer_norm_rms_epsilon", F32, struct.pack("<f", 1e-5)),
-        ("tokenizer.ggml.tokens", ARRAY, array(STRING, 2, text("a") + text("bc"))),
-        ("tokenizer.ggml.token_type", ARRAY, array(U32, 2, u32(1) + u32(3))),
-        ("tokenizer.ggml.add_bos_token", BOOL, b"\x01"),
-    ])
-    infos: list[Info] = field(default_factory=lambda: [
-        Info("token_embd.weight", (8, 2)), Info("blk.0.attn_q.weight", (8, 8)),
-        Info("output_norm.weight", (8,))])
+    metadata: list[tuple[str | bytes, int, bytes]] = field(
+        default_factory=lambda: [
+            ("general.architecture", STRING, text("llama")),
+            ("general.alignment", U32, u32(32)),
+            ("llama.block_count", U32, u32(1)),
+            ("llama.context_length", U32, u32(16)),
+            ("llama.embedding_length", U32, u32(8)),
+            ("llama.feed_forward_length", U32, u32(8)),
+            ("llama.attention.head_count", U32, u32(1)),
+            ("llama.attention.layer_norm_rms_epsilon", F32, struct.pack("<f", 1e-5)),
+            ("tokenizer.ggml.tokens", ARRAY, array(STRING, 2, text("a") + text("bc"))),
+            ("tokenizer.ggml.token_type", ARRAY, array(U32, 2, u32(1) + u32(3))),
+            ("tokenizer.ggml.add_bos_token", BOOL, b"\x01"),
+        ]
+    )
+    infos: list[Info] = field(
+        default_factory=lambda: [
+            Info("token_embd.weight", (8, 2)),
+            Info("blk.0.attn_q.weight", (8, 8)),
+            Info("output_norm.weight", (8,)),
+        ]
+    )
     data: bytes | None = None
 
     def set(self, key: str, kind: int, payload: bytes) -> None:
@@ -289,7 +330,10 @@ def test_the_file_the_lies_start_from_is_sound(tmp_path: Path) -> None:
     assert checkpoint.config.vocab_size == 2
     assert checkpoint.config.name == "hostile"
     assert checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].data[:3].tolist() == [
-        64, 65, 66]
+        64,
+        65,
+        66,
+    ]
 
 
 def test_version_2_reads_the_same(tmp_path: Path) -> None:
@@ -313,37 +357,57 @@ LIES: dict[str, tuple[Callable[[Gguf], Any], str]] = {
     "tensor count": (lambda f: setattr(f, "num_tensors", HUGE), "the number of tensors: expected"),
     "tensor count + 1": (lambda f: setattr(f, "num_tensors", 4), "tensor 3"),
     "key count": (lambda f: setattr(f, "num_keys", HUGE), "the number of metadata entries"),
-    "key length": (lambda f: f.metadata.insert(0, (b"", 0, b"")) or setattr(f, "num_keys", 1),
-                   "expected a new name, found none"),
-    "key twice": (lambda f: f.metadata.append(("llama.block_count", U32, u32(2))),
-                  "expected a new name, found `llama.block_count`"),
+    "key length": (
+        lambda f: f.metadata.insert(0, (b"", 0, b"")) or setattr(f, "num_keys", 1),
+        "expected a new name, found none",
+    ),
+    "key twice": (
+        lambda f: f.metadata.append(("llama.block_count", U32, u32(2))),
+        "expected a new name, found `llama.block_count`",
+    ),
     "key not UTF-8": (lambda f: f.metadata.append((b"a\xff", U32, u32(2))), "expected UTF-8"),
-    "key too long": (lambda f: f.metadata.append(("k" * 65536, U32, u32(2))),
-                     "expected at most 65,535 bytes"),
+    "key too long": (
+        lambda f: f.metadata.append(("k" * 65536, U32, u32(2))),
+        "expected at most 65,535 bytes",
+    ),
     "value type": (lambda f: f.set("x", 13, b""), "a value type from 0 to 12, found 13"),
     "string length": (lambda f: f.set("x", STRING, u64(HUGE)), "expected at most 16,777,216"),
     "string cut": (lambda f: f.set("x", STRING, u64(100_000)), "expected 100,000 bytes"),
     "string not UTF-8": (lambda f: f.set("x", STRING, text(b"\xc3(")), "expected UTF-8"),
     "bool": (lambda f: f.set("x", BOOL, b"\x02"), "booleans of 0 or 1"),
     "array length": (lambda f: f.set("x", ARRAY, array(F32, HUGE, b"")), "expected 73,786,"),
-    "array of strings length": (lambda f: f.set("x", ARRAY, array(STRING, HUGE, b"")),
-                                "expected 147,573,"),
-    "array string length": (lambda f: f.set("x", ARRAY, array(STRING, 1, u64(HUGE))),
-                            "string 0 of 1"),
-    "array string not UTF-8": (lambda f: f.set("x", ARRAY, array(STRING, 1, text(b"\xff"))),
-                               "string 0: expected UTF-8"),
-    "array of arrays": (lambda f: f.set("x", ARRAY, array(ARRAY, 1, array(U8, 0, b""))),
-                        "found an array of arrays"),
+    "array of strings length": (
+        lambda f: f.set("x", ARRAY, array(STRING, HUGE, b"")),
+        "expected 147,573,",
+    ),
+    "array string length": (
+        lambda f: f.set("x", ARRAY, array(STRING, 1, u64(HUGE))),
+        "string 0 of 1",
+    ),
+    "array string not UTF-8": (
+        lambda f: f.set("x", ARRAY, array(STRING, 1, text(b"\xff"))),
+        "string 0: expected UTF-8",
+    ),
+    "array of arrays": (
+        lambda f: f.set("x", ARRAY, array(ARRAY, 1, array(U8, 0, b""))),
+        "found an array of arrays",
+    ),
     "array of unknown": (lambda f: f.set("x", ARRAY, array(99, 1, b"")), "found 99"),
     "alignment 0": (lambda f: f.set("general.alignment", U32, u32(0)), "a power of two, found 0"),
     "alignment 48": (lambda f: f.set("general.alignment", U32, u32(48)), "power of two, found 48"),
     "alignment text": (lambda f: f.set("general.alignment", STRING, text("32")), "found '32'"),
-    "alignment 2^31": (lambda f: f.set("general.alignment", U32, u32(2**31)),
-                       "found a data section of 0 bytes"),
-    "tensor twice": (lambda f: f.infos.append(Info("output_norm.weight", (8,))),
-                     "expected a new name, found `output_norm.weight`"),
-    "tensor twice by its other name": (lambda f: f.infos.append(Info("model.norm.weight", (8,))),
-                                       "`model.norm.weight` is there twice"),
+    "alignment 2^31": (
+        lambda f: f.set("general.alignment", U32, u32(2**31)),
+        "found a data section of 0 bytes",
+    ),
+    "tensor twice": (
+        lambda f: f.infos.append(Info("output_norm.weight", (8,))),
+        "expected a new name, found `output_norm.weight`",
+    ),
+    "tensor twice by its other name": (
+        lambda f: f.infos.append(Info("model.norm.weight", (8,))),
+        "`model.norm.weight` is there twice",
+    ),
     "tensor unnamed": (lambda f: f.infos.append(Info("", (8,))), "expected a new name"),
     "tensor name long": (lambda f: f.infos.append(Info("n" * 65, (8,))), "at most 64 bytes"),
     "tensor name not UTF-8": (lambda f: f.infos.append(Info(b"\xff", (8,))), "expected UTF-8"),
@@ -351,25 +415,39 @@ LIES: dict[str, tuple[Callable[[Gguf], Any], str]] = {
     "rank 5": (lambda f: f.infos.append(Info("x", (1,) * 5)), "1 to 4 dimensions, found 5"),
     "rank huge": (lambda f: f.infos.append(Info("x", (1,), rank=2**32 - 1)), "4,294,967,295"),
     "dimension 0": (lambda f: f.infos.append(Info("x", (8, 0))), "no dimension of zero"),
-    "dimension huge": (lambda f: f.infos.append(Info("x", (HUGE,), offset=384)),
-                       "bytes of data at offset 384"),
-    "product overflows": (lambda f: f.infos.append(Info("x", (2**32, 2**32), offset=384)),
-                          "expected 73,786,976,294,838,206,464 bytes of data"),
-    "product wraps to 8": (lambda f: f.infos.append(Info("x", (2**62 + 2, 2**2), offset=384)),
-                           "bytes of data"),
+    "dimension huge": (
+        lambda f: f.infos.append(Info("x", (HUGE,), offset=384)),
+        "bytes of data at offset 384",
+    ),
+    "product overflows": (
+        lambda f: f.infos.append(Info("x", (2**32, 2**32), offset=384)),
+        "expected 73,786,976,294,838,206,464 bytes of data",
+    ),
+    "product wraps to 8": (
+        lambda f: f.infos.append(Info("x", (2**62 + 2, 2**2), offset=384)),
+        "bytes of data",
+    ),
     "tensor type": (lambda f: f.infos.append(Info("x", (8,), 42)), "ggml knows, found id 42"),
-    "part of a block": (lambda f: f.infos.append(Info("x", (8, 4), 8)),
-                        "whole q8_0 blocks of 32 weights, found rows of 8"),
-    "offset misaligned": (lambda f: f.infos.append(Info("x", (8,), offset=388)),
-                          "aligned to 32, found 388"),
-    "offset beyond": (lambda f: f.infos.append(Info("x", (8,), offset=512)),
-                      "found a data section of 512 bytes"),
+    "part of a block": (
+        lambda f: f.infos.append(Info("x", (8, 4), 8)),
+        "whole q8_0 blocks of 32 weights, found rows of 8",
+    ),
+    "offset misaligned": (
+        lambda f: f.infos.append(Info("x", (8,), offset=388)),
+        "aligned to 32, found 388",
+    ),
+    "offset beyond": (
+        lambda f: f.infos.append(Info("x", (8,), offset=512)),
+        "found a data section of 512 bytes",
+    ),
     "offset huge": (lambda f: f.infos.append(Info("x", (8,), offset=2**64 - 32)), "data section"),
     "overlap": (lambda f: f.infos.append(Info("x", (8,), offset=64)), "begin at byte .* or later"),
     "same place": (lambda f: f.infos.append(Info("x", (8, 2), offset=0)), "begin at byte"),
     "data missing": (lambda f: setattr(f, "data", b""), "found a data section of 0 bytes"),
-    "chat template a number": (lambda f: f.set("tokenizer.chat_template", U32, u32(1)),
-                               "expected a string, found 1"),
+    "chat template a number": (
+        lambda f: f.set("tokenizer.chat_template", U32, u32(1)),
+        "expected a string, found 1",
+    ),
     "split of none": (lambda f: f.set("split.count", U32, u32(3)), "expected split.count = 1"),
     "split count text": (lambda f: f.set("split.count", STRING, text("1")), "expected an integer"),
 }
@@ -388,25 +466,37 @@ def test_a_lie_is_an_invalid_checkpoint_with_a_hint(tmp_path: Path, lie: str) ->
 
 @pytest.mark.parametrize(("kind", "name"), [(12, "q4_k"), (14, "q6_k"), (31, "q4_0_4_4")])
 def test_a_format_without_kernels_is_named_with_its_tensor(
-        tmp_path: Path, kind: int, name: str) -> None:
+    tmp_path: Path, kind: int, name: str
+) -> None:
     file = Gguf(infos=[Info("token_embd.weight", (256, 2), kind)])
-    with pytest.raises(UnsupportedModel, match=f"`model.embed_tokens.weight` is stored as {name}, "
-                       r".*\(supported: f32, f16, bf16, q8_0, q4_0, q4_1\)"):
+    with pytest.raises(
+        UnsupportedModel,
+        match=f"`model.embed_tokens.weight` is stored as {name}, "
+        r".*\(supported: f32, f16, bf16, q8_0, q4_0, q4_1\)",
+    ):
         open_checkpoint(write(tmp_path, file))
 
 
-@pytest.mark.parametrize(("version", "message"), [
-    (1, "GGUF version 1"), (4, "GGUF version 4"), (3 << 24, "big-endian")])
+@pytest.mark.parametrize(
+    ("version", "message"), [(1, "GGUF version 1"), (4, "GGUF version 4"), (3 << 24, "big-endian")]
+)
 def test_other_versions_are_unsupported(tmp_path: Path, version: int, message: str) -> None:
     with pytest.raises(UnsupportedModel, match=message):
         open_checkpoint(write(tmp_path, Gguf(version=version)))
 
 
-@pytest.mark.parametrize(("content", "hint"), [
-    (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
-    (b"<!DOCTYPE html>", "web page"), (b"PK\x03\x04", "zip archive"), (b"tjgg", "before GGUF")])
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        (b"<!DOCTYPE html>", "web page"),
+        (b"PK\x03\x04", "zip archive"),
+        (b"tjgg", "before GGUF"),
+    ],
+)
 def test_what_people_take_for_a_model_is_recognized(
-        tmp_path: Path, content: bytes, hint: str) -> None:
+    tmp_path: Path, content: bytes, hint: str
+) -> None:
     with pytest.raises(InvalidCheckpoint) as caught:
         open_checkpoint(write(tmp_path, content))
     assert hint in str(caught.value.hint)
@@ -420,8 +510,18 @@ def test_a_file_cut_anywhere_is_an_invalid_checkpoint(tmp_path: Path) -> None:
             open_checkpoint(write(tmp_path, whole[:length]))
 
 
-@pytest.mark.parametrize("lie", ["array length", "array of strings length", "string length",
-                                 "tensor count", "key count", "dimension huge", "alignment 2^31"])
+@pytest.mark.parametrize(
+    "lie",
+    [
+        "array length",
+        "array of strings length",
+        "string length",
+        "tensor count",
+        "key count",
+        "dimension huge",
+        "alignment 2^31",
+    ],
+)
 def test_a_claimed_length_allocates_nothing(tmp_path: Path, lie: str) -> None:
     file = Gguf()
     LIES[lie][0](file)

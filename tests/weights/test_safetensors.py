@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import checkpoints
 import numpy as np
 import pytest
 
+import checkpoints
 from inferno.errors import InfernoError, InvalidCheckpoint, ModelNotFound, UnsupportedModel
 from inferno.weights import TokenizerFiles, open_checkpoint
 from inferno.weights import safetensors as our_safetensors
@@ -61,15 +61,22 @@ def split(model: Path, num_shards: int = 2) -> dict[str, Any]:
 # --------------------------------------------------------------------------- against the oracle
 
 
-@pytest.mark.parametrize(("dtype", "format"), [
-    ("float32", "f32"), ("float16", "f16"), ("bfloat16", "bf16")])
+@pytest.mark.parametrize(
+    ("dtype", "format"), [("float32", "f32"), ("float16", "f16"), ("bfloat16", "bf16")]
+)
 def test_tensors_equal_those_the_safetensors_package_reads(
-        model: Path, dtype: str, format: str) -> None:
+    model: Path, dtype: str, format: str
+) -> None:
     import torch
     from safetensors.torch import load_file, save_file
 
-    save_file({name: torch.from_numpy(values).to(getattr(torch, dtype))
-               for name, values in TENSORS.items()}, model / "model.safetensors")
+    save_file(
+        {
+            name: torch.from_numpy(values).to(getattr(torch, dtype))
+            for name, values in TENSORS.items()
+        },
+        model / "model.safetensors",
+    )
     checkpoint = open_checkpoint(model)
     oracle = load_file(model / "model.safetensors")
     assert set(checkpoint.tensors) == set(oracle)
@@ -99,7 +106,8 @@ def test_what_transformers_saves_opens(qwen2_directory: Path) -> None:
 
 def test_the_dtypes_are_those_of_the_crate() -> None:
     assert {"F64", "F32", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "F4"} <= set(
-        our_safetensors._DTYPES)
+        our_safetensors._DTYPES
+    )
     assert not {"Q4_0", "Q8_0", "MXFP4"} & set(our_safetensors._DTYPES)
 
 
@@ -126,8 +134,15 @@ def test_the_chat_template_comes_from_the_first_place_that_has_one(model: Path) 
     assert open_checkpoint(model).chat_template is None
     put(model / "tokenizer_config.json", {"chat_template": "one"})
     assert open_checkpoint(model).chat_template == "one"
-    put(model / "tokenizer_config.json", {"chat_template": [
-        {"name": "tool_use", "template": "two"}, {"name": "default", "template": "three"}]})
+    put(
+        model / "tokenizer_config.json",
+        {
+            "chat_template": [
+                {"name": "tool_use", "template": "two"},
+                {"name": "default", "template": "three"},
+            ]
+        },
+    )
     assert open_checkpoint(model).chat_template == "three"
     put(model / "chat_template.jinja", "four ✓")
     assert open_checkpoint(model).chat_template == "four ✓"
@@ -140,9 +155,21 @@ def test_an_odd_chat_template_is_invalid(model: Path, template: Any) -> None:
         open_checkpoint(model)
 
 
-@pytest.mark.parametrize("content", [
-    "", "{", "[]", '{"a": 1, "a": 2}', '{"a": NaN}', '{"a": Infinity}', "[" * 100_000,
-    '{"a": ' + "9" * 5000 + "}", "\ufeff{}", "<html>"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"a": 1, "a": 2}',
+        '{"a": NaN}',
+        '{"a": Infinity}',
+        "[" * 100_000,
+        '{"a": ' + "9" * 5000 + "}",
+        "\ufeff{}",
+        "<html>",
+    ],
+)
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json"])
 def test_json_that_is_none_is_an_invalid_checkpoint(model: Path, name: str, content: str) -> None:
     put(model / name, content)
@@ -151,7 +178,8 @@ def test_json_that_is_none_is_an_invalid_checkpoint(model: Path, name: str, cont
 
 
 def test_json_that_is_not_utf8_or_too_large_is_invalid(
-        model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (model / "config.json").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(InvalidCheckpoint, match=r"config\.json"):
         open_checkpoint(model)
@@ -202,8 +230,9 @@ def test_an_index_that_names_a_tensor_the_file_lacks_is_invalid(model: Path) -> 
         open_checkpoint(model)
 
 
-@pytest.mark.parametrize("shard", ["../model.safetensors", "/etc/passwd", "a/b", "..", "", 7, None,
-                                   "a\0b", "a\\b"])
+@pytest.mark.parametrize(
+    "shard", ["../model.safetensors", "/etc/passwd", "a/b", "..", "", 7, None, "a\0b", "a\\b"]
+)
 def test_an_index_cannot_lead_out_of_its_directory(model: Path, shard: Any) -> None:
     index = split(model)
     index["weight_map"]["lm_head.weight"] = shard
@@ -233,12 +262,16 @@ def entry(dtype: Any = "F32", shape: Any = (4,), offsets: Any = (0, 16)) -> dict
 
 
 def test_the_file_the_lies_start_from_is_sound(model: Path) -> None:
-    for header in ({"a": entry()}, {"a": entry(), "__metadata__": {"format": "pt"}},
-                   {"b": entry(shape=[2], offsets=[8, 16]), "a": entry("F16", [2, 2], [0, 8])}):
+    for header in (
+        {"a": entry()},
+        {"a": entry(), "__metadata__": {"format": "pt"}},
+        {"b": entry(shape=[2], offsets=[8, 16]), "a": entry("F16", [2, 2], [0, 8])},
+    ):
         (model / "model.safetensors").write_bytes(file_of(header))
         assert "a" in open_checkpoint(model).tensors
-    (model / "model.safetensors").write_bytes(file_of(b'{"a":' + json.dumps(entry()).encode()
-                                                      + b"}     "))
+    (model / "model.safetensors").write_bytes(
+        file_of(b'{"a":' + json.dumps(entry()).encode() + b"}     ")
+    )
     assert open_checkpoint(model).tensors["a"].shape == (4,)
 
 
@@ -275,8 +308,10 @@ LIES: dict[str, tuple[bytes, str]] = {
     "offset beyond": (file_of({"a": entry(offsets=[8, 24])}), "within 16 bytes of data"),
     "overlap": (file_of({"a": entry(), "b": entry(shape=[1], offsets=[12, 16])}), "begin at byte"),
     "hole at the start": (file_of({"a": entry(shape=[2], offsets=[8, 16])}), "begin at offset 0"),
-    "hole within": (file_of({"a": entry(shape=[1], offsets=[0, 4]),
-                             "b": entry(shape=[1], offsets=[8, 12])}), "begin at offset 4"),
+    "hole within": (
+        file_of({"a": entry(shape=[1], offsets=[0, 4]), "b": entry(shape=[1], offsets=[8, 12])}),
+        "begin at offset 4",
+    ),
     "hole at the end": (file_of({"a": entry()}, bytes(20)), "expected .* bytes, found"),
     "nothing but data": (file_of({}), "expected .* bytes, found"),
     "LFS pointer": (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
@@ -337,8 +372,13 @@ def test_mutated_files_raise_nothing_but_inferno_errors(model: Path) -> None:
     (model / "model-00002-of-00002.safetensors").rename(model / "model.safetensors")
     put(model / "config.json", CONFIG)
     put(model / "generation_config.json", {"eos_token_id": [2], "temperature": 0.5})
-    put(model / "tokenizer_config.json", {"chat_template": [{"name": "default", "template": "x"}],
-        "added_tokens_decoder": {"2": {"content": "<|im_end|>", "special": True}}})
+    put(
+        model / "tokenizer_config.json",
+        {
+            "chat_template": [{"name": "default", "template": "x"}],
+            "added_tokens_decoder": {"2": {"content": "<|im_end|>", "special": True}},
+        },
+    )
     small = file_of({"b": entry(shape=[2], offsets=[8, 16]), "a": entry("F16", [2, 2], [0, 8])})
     (model / "model.safetensors").write_bytes(small)
     names = ["config.json", "generation_config.json", "tokenizer_config.json", "model.safetensors"]
@@ -363,9 +403,25 @@ def test_mutated_files_raise_nothing_but_inferno_errors(model: Path) -> None:
     assert refused > 1000
 
 
-TOKENS = [b"null", b"-1", b"1e999", b"[]", b"{}", b'""', b"true", b"9" * 30,
-          b"18446744073709551615", b'"\\ud800"', b'"\\u001b[31m"', b"[[[[",
-          b"0", b",", b'"F8_E4M3"', b"\xff", b"\0"]
+TOKENS = [
+    b"null",
+    b"-1",
+    b"1e999",
+    b"[]",
+    b"{}",
+    b'""',
+    b"true",
+    b"9" * 30,
+    b"18446744073709551615",
+    b'"\\ud800"',
+    b'"\\u001b[31m"',
+    b"[[[[",
+    b"0",
+    b",",
+    b'"F8_E4M3"',
+    b"\xff",
+    b"\0",
+]
 
 
 def mutated(whole: bytes, generator: np.random.Generator) -> bytes:
@@ -377,7 +433,7 @@ def mutated(whole: bytes, generator: np.random.Generator) -> bytes:
             lambda: generator.bytes(1),
             lambda: TOKENS[generator.integers(len(TOKENS))],
             lambda: b"",
-            lambda: bytes(raw[int(generator.integers(len(raw) + 1)):][:32]),
+            lambda: bytes(raw[int(generator.integers(len(raw) + 1)) :][:32]),
             lambda: struct.pack("<Q", 2 ** int(generator.integers(64))),
         ]
         raw[at : at + length] = choices[generator.integers(len(choices))]()

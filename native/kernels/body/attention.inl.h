@@ -23,14 +23,16 @@ void store_kv(const float* k, const float* v, int head_dim, int padded, int posi
     const int p = position % kPagePositions;
     f16* keys = (f16*)page + (int64_t)(p / kKeyGroup) * padded * kKeyGroup + p % kKeyGroup;
     f16* values = (f16*)page + (int64_t)kPagePositions * padded + (int64_t)p * padded;
-    const auto highest = Isa::splat(kF16Max), lowest = Isa::splat(-kF16Max);
+    const auto lowest = Isa::splat(-kF16Max), highest = Isa::splat(kF16Max);
     for (int d = 0; d < padded; d += 16) {
-        const int rest = head_dim - d;
+        const auto key = Isa::keep_first(Isa::load(k + d), head_dim - d, 0.0f);
+        const auto value = Isa::keep_first(Isa::load(v + d), head_dim - d, 0.0f);
+        // A masked value is multiplied by zero, so it has to be finite; a masked key's score is replaced,
+        // so a key that is not a number stays one (as these orders of operands have it) and is seen.
         f16 lanes[16];
-        Isa::store_f16(lanes, Isa::min(Isa::max(Isa::keep_first(Isa::load(k + d), rest, 0.0f), lowest), highest));
+        Isa::store_f16(lanes, Isa::min(highest, Isa::max(lowest, key)));
         for (int i = 0; i < 16; ++i) keys[(int64_t)(d + i) * kKeyGroup] = lanes[i];
-        Isa::store_f16(values + d,
-                       Isa::min(Isa::max(Isa::keep_first(Isa::load(v + d), rest, 0.0f), lowest), highest));
+        Isa::store_f16(values + d, Isa::min(Isa::max(value, lowest), highest));
     }
 }
 
@@ -46,8 +48,7 @@ void score_rows(const float* const* q, const f16* keys, int head_dim, float scal
         for (int r = 0; r < R; ++r) acc[r] = Isa::fma(Isa::splat(q[r][d]), k, acc[r]);
     }
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r)
-        Isa::store(scores + r * kPagePositions, Isa::mul(acc[r], Isa::splat(scale)));
+    for (int r = 0; r < R; ++r) Isa::store(scores + r * kPagePositions, Isa::mul(acc[r], Isa::splat(scale)));
 }
 
 // acc[r][16 dims] += sum over positions of p_r * v, R rows.
@@ -140,7 +141,8 @@ void merge_states(float* into, const float* from, int padded) {
 template <class Isa>
 void finish_state(const float* state, int head_dim, int padded, float* out) {
     const float inverse = 1.0f / state[padded + 1];
-    for (int d = 0; d < head_dim; ++d) out[d] = state[d] * inverse;
+    // A masked row adds +0 to its sums or nothing at all, as its tile has it: + 0 makes both the same.
+    for (int d = 0; d < head_dim; ++d) out[d] = state[d] * inverse + 0.0f;
 }
 
 template <class Isa>
@@ -163,8 +165,8 @@ void attention(const AttentionArgs& a) {
                     visible[r] = (int)(v < 0 ? 0 : v > kPagePositions ? kPagePositions : v);
                 }
                 attend_group<Isa, kMaxGroupRows>(a, rows, a.queries + first,
-                                                 a.pages[base / kPagePositions] + a.page_offset,
-                                                 visible[rows - 1], visible, current, scores);
+                                                 a.pages[base / kPagePositions] + a.page_offset, visible[rows - 1],
+                                                 visible, current, scores);
             }
             if (current != state)
                 for (int r = 0; r < rows; ++r)

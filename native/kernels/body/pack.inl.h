@@ -8,6 +8,7 @@ namespace inferno {
 
 // Blocks whose largest magnitude is below this become zeros: 127 / amax must not overflow.
 constexpr float kSmallestAmax = 1e-30f;
+constexpr uint32_t kInfinityBits = 0x7F800000u, kNanBits = 0x7FC00000u;
 
 template <class Isa>
 INFERNO_INLINE void pack_block(PackTarget to, int64_t block, typename Isa::F32 a, typename Isa::F32 b) {
@@ -19,10 +20,13 @@ INFERNO_INLINE void pack_block(PackTarget to, int64_t block, typename Isa::F32 a
     }
     uint8_t* base = to.tile + block * to.width * sizeof(Q8Block<1>);
     int8_t* q = (int8_t*)base + to.slot * kBlock;
-    const float amax = Isa::reduce_max(Isa::max(Isa::abs(a), Isa::abs(b)));
+    const float amax = Isa::largest_magnitude(a, b);
     const bool any = amax >= kSmallestAmax;
-    const float scale = any ? amax / 127.0f : 0.0f;
+    const bool finite = bits_of(amax) < kInfinityBits;
+    // What is not finite must not look like an answer: the scale is NaN, and so is all that it touches.
+    const float scale = !finite ? float_of(kNanBits) : any ? amax / 127.0f : 0.0f;
     const auto inverse = Isa::splat(any ? 127.0f / amax : 0.0f);
+    if (!finite) a = Isa::zero(), b = Isa::zero();
     Isa::store_rounded(q, Isa::mul(a, inverse));
     Isa::store_rounded(q + 16, Isa::mul(b, inverse));
     int32_t sum = 0;
@@ -67,16 +71,17 @@ void rms_norm(const float* x, const float* weight, int64_t columns, float epsilo
     }
     const float mean = Isa::reduce_add(squares) / (float)columns;
     const auto inverse = Isa::splat(1.0f / Isa::sqrt(mean + epsilon));
-    pack_row<Isa>(columns, to, [=](int64_t j) {
-        return Isa::mul(Isa::mul(Isa::load(x + j), inverse), Isa::load(weight + j));
-    });
+    pack_row<Isa>(columns, to,
+                  [=](int64_t j) { return Isa::mul(Isa::mul(Isa::load(x + j), inverse), Isa::load(weight + j)); });
 }
 
 template <class Isa>
 void silu_mul(const float* gate, const float* up, int64_t columns, PackTarget to) {
     const auto one = Isa::splat(1.0f);
+    // exp stops growing at e^88: below -88 the gate is held there, where silu is 0 for all purposes.
+    const auto lowest = Isa::splat(-kExpHighest);
     pack_row<Isa>(columns, to, [=](int64_t i) {
-        const auto g = Isa::load(gate + i);
+        const auto g = Isa::max(lowest, Isa::load(gate + i));  // in this order a NaN stays
         const auto silu = Isa::div(g, Isa::add(one, exp16<Isa>(Isa::negate(g))));
         return Isa::mul(silu, Isa::load(up + i));
     });

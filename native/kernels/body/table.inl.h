@@ -12,8 +12,8 @@ constexpr KernelTable make_table() {
     KernelTable table{};
     table.name = Isa::kName;
     table.tokens = Isa::kTokens;
-#define X(Type, format)                                            \
-    table.matmul[(int)Format::format] = matmul<Isa, Type>;         \
+#define X(Type, format)                                    \
+    table.matmul[(int)Format::format] = matmul<Isa, Type>; \
     table.unpack_row[(int)Format::format] = unpack_row<Isa, Type>;
     INFERNO_FORMATS(X)
 #undef X

@@ -79,6 +79,16 @@ struct Avx2 {
         const __m128 s2 = _mm_max_ps(s4, _mm_movehl_ps(s4, s4));
         return _mm_cvtss_f32(_mm_max_ss(s2, _mm_movehdup_ps(s2)));
     }
+    // The largest |x| of 32 lanes, compared as bits: a NaN is larger than infinity and never lost.
+    INFERNO_INLINE float largest_magnitude(F32 a, F32 b) {
+        a = abs(a), b = abs(b);
+        const __m256i s16 = _mm256_max_epi32(_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi));
+        const __m256i t16 = _mm256_max_epi32(_mm256_castps_si256(b.lo), _mm256_castps_si256(b.hi));
+        const __m256i s8 = _mm256_max_epi32(s16, t16);
+        const __m128i s4 = _mm_max_epi32(_mm256_castsi256_si128(s8), _mm256_extracti128_si256(s8, 1));
+        const __m128i s2 = _mm_max_epi32(s4, _mm_shuffle_epi32(s4, 0x4E));
+        return float_of((uint32_t)_mm_cvtsi128_si32(_mm_max_epi32(s2, _mm_shuffle_epi32(s2, 0xB1))));
+    }
     // x in lanes below `count`, `other` in the rest.
     INFERNO_INLINE F32 keep_first(F32 x, int count, float other) {
         const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -94,10 +104,10 @@ struct Avx2 {
     }
     // x * 2^n, where n is the integer in the low bits of each lane of t (see body/exp.inl.h).
     INFERNO_INLINE F32 scale_by_low_bits(F32 x, F32 t) {
-        return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x.lo),
-                                                     _mm256_slli_epi32(_mm256_castps_si256(t.lo), 23))),
-                _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x.hi),
-                                                     _mm256_slli_epi32(_mm256_castps_si256(t.hi), 23)))};
+        return {_mm256_castsi256_ps(
+                    _mm256_add_epi32(_mm256_castps_si256(x.lo), _mm256_slli_epi32(_mm256_castps_si256(t.lo), 23))),
+                _mm256_castsi256_ps(
+                    _mm256_add_epi32(_mm256_castps_si256(x.hi), _mm256_slli_epi32(_mm256_castps_si256(t.hi), 23)))};
     }
 
     // ---- f32, one lane --------------------------------------------------------------------------
@@ -121,8 +131,7 @@ struct Avx2 {
     }
     INFERNO_INLINE Bytes high_nibbles(Bytes b) {
         const __m256i mask = _mm256_set1_epi8(0x0F);
-        return {_mm256_and_si256(_mm256_srli_epi16(b.lo, 4), mask),
-                _mm256_and_si256(_mm256_srli_epi16(b.hi, 4), mask)};
+        return {_mm256_and_si256(_mm256_srli_epi16(b.lo, 4), mask), _mm256_and_si256(_mm256_srli_epi16(b.hi, 4), mask)};
     }
 
     // Sum of products of nibbles (0..15) with int8 (-127..127) over one block of 32: eight pairs of at
@@ -154,9 +163,7 @@ struct Avx2 {
     struct SignedBytes {
         Bytes value, magnitude;
     };
-    INFERNO_INLINE SignedBytes signed_bytes(Bytes w) {
-        return {w, {_mm256_abs_epi8(w.lo), _mm256_abs_epi8(w.hi)}};
-    }
+    INFERNO_INLINE SignedBytes signed_bytes(Bytes w) { return {w, {_mm256_abs_epi8(w.lo), _mm256_abs_epi8(w.hi)}}; }
     INFERNO_INLINE ByteSum byte_sum_zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
     INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, const int8_t* x4) {
         int32_t four;
@@ -167,9 +174,7 @@ struct Avx2 {
         sum.lo = _mm256_add_epi32(sum.lo, _mm256_madd_epi16(lo, ones));
         sum.hi = _mm256_add_epi32(sum.hi, _mm256_madd_epi16(hi, ones));
     }
-    INFERNO_INLINE F32 byte_total(ByteSum sum) {
-        return {_mm256_cvtepi32_ps(sum.lo), _mm256_cvtepi32_ps(sum.hi)};
-    }
+    INFERNO_INLINE F32 byte_total(ByteSum sum) { return {_mm256_cvtepi32_ps(sum.lo), _mm256_cvtepi32_ps(sum.hi)}; }
 
     // Round 16 floats to the nearest integers, ties to even, and store them as int8 (|x| <= 127.5).
     INFERNO_INLINE void store_rounded(int8_t* p, F32 x) {

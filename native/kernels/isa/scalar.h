@@ -22,23 +22,43 @@ struct Scalar {
         return out;
     }
     INFERNO_INLINE F32 zero() { return splat(0.0f); }
-    INFERNO_INLINE F32 splat(float x) { return each([=](int) { return x; }); }
-    INFERNO_INLINE F32 load(const float* p) { return each([=](int i) { return p[i]; }); }
+    INFERNO_INLINE F32 splat(float x) {
+        return each([=](int) { return x; });
+    }
+    INFERNO_INLINE F32 load(const float* p) {
+        return each([=](int i) { return p[i]; });
+    }
     INFERNO_INLINE void store(float* p, F32 x) { std::memcpy(p, x.lane, sizeof x.lane); }
-    INFERNO_INLINE F32 load_f16(const f16* p) { return each([=](int i) { return f16_to_f32(p[i]); }); }
+    INFERNO_INLINE F32 load_f16(const f16* p) {
+        return each([=](int i) { return f16_to_f32(p[i]); });
+    }
     INFERNO_INLINE void store_f16(f16* p, F32 x) {
         for (int i = 0; i < kLanes; ++i) p[i] = f32_to_f16(x.lane[i]);
     }
-    INFERNO_INLINE F32 load_bf16_even(const bf16* p) { return each([=](int i) { return bf16_to_f32(p[2 * i]); }); }
-    INFERNO_INLINE F32 load_bf16_odd(const bf16* p) { return each([=](int i) { return bf16_to_f32(p[2 * i + 1]); }); }
-    INFERNO_INLINE F32 add(F32 a, F32 b) { return each([&](int i) { return a.lane[i] + b.lane[i]; }); }
-    INFERNO_INLINE F32 sub(F32 a, F32 b) { return each([&](int i) { return a.lane[i] - b.lane[i]; }); }
-    INFERNO_INLINE F32 mul(F32 a, F32 b) { return each([&](int i) { return a.lane[i] * b.lane[i]; }); }
-    INFERNO_INLINE F32 div(F32 a, F32 b) { return each([&](int i) { return a.lane[i] / b.lane[i]; }); }
+    INFERNO_INLINE F32 load_bf16_even(const bf16* p) {
+        return each([=](int i) { return bf16_to_f32(p[2 * i]); });
+    }
+    INFERNO_INLINE F32 load_bf16_odd(const bf16* p) {
+        return each([=](int i) { return bf16_to_f32(p[2 * i + 1]); });
+    }
+    INFERNO_INLINE F32 add(F32 a, F32 b) {
+        return each([&](int i) { return a.lane[i] + b.lane[i]; });
+    }
+    INFERNO_INLINE F32 sub(F32 a, F32 b) {
+        return each([&](int i) { return a.lane[i] - b.lane[i]; });
+    }
+    INFERNO_INLINE F32 mul(F32 a, F32 b) {
+        return each([&](int i) { return a.lane[i] * b.lane[i]; });
+    }
+    INFERNO_INLINE F32 div(F32 a, F32 b) {
+        return each([&](int i) { return a.lane[i] / b.lane[i]; });
+    }
     INFERNO_INLINE F32 fma(F32 a, F32 b, F32 c) {
         return each([&](int i) { return fma1(a.lane[i], b.lane[i], c.lane[i]); });
     }
-    INFERNO_INLINE F32 max(F32 a, F32 b) { return each([&](int i) { return max1(a.lane[i], b.lane[i]); }); }
+    INFERNO_INLINE F32 max(F32 a, F32 b) {
+        return each([&](int i) { return max1(a.lane[i], b.lane[i]); });
+    }
     INFERNO_INLINE F32 min(F32 a, F32 b) {
         return each([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
     }
@@ -58,6 +78,16 @@ struct Scalar {
         for (int half = kLanes / 2; half > 0; half /= 2)
             for (int i = 0; i < half; ++i) x.lane[i] = max1(x.lane[i], x.lane[i + half]);
         return x.lane[0];
+    }
+    // The largest |x| of 32 lanes, compared as bits: a NaN is larger than infinity and never lost.
+    INFERNO_INLINE float largest_magnitude(F32 a, F32 b) {
+        uint32_t largest = 0;
+        for (int i = 0; i < kLanes; ++i) {
+            const uint32_t x = bits_of(a.lane[i]) & 0x7FFFFFFFu, y = bits_of(b.lane[i]) & 0x7FFFFFFFu;
+            largest = x > largest ? x : largest;
+            largest = y > largest ? y : largest;
+        }
+        return float_of(largest);
     }
     INFERNO_INLINE F32 keep_first(F32 x, int count, float other) {
         return each([&](int i) { return i < count ? x.lane[i] : other; });

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from inferno.catalogue import DEFAULT_MODEL
+from inferno.catalogue import CATALOGUE, DEFAULT_MODEL
 from inferno.cli import standard_input
 from inferno.cli.conversation import Conversation
 from inferno.cli.flags import Parser, add_engine_flags, add_sampling_flags, sampling_options
@@ -50,7 +50,11 @@ def main(arguments: list[str]) -> int:
     prompt = options.prompt or _prompt_from_elsewhere()
 
     engine = load(options)
-    conversation = Conversation(engine, system=options.system, sampling=sampling)
+    entry = CATALOGUE.get(options.model)
+    system: str | None = options.system
+    if system is None and entry is not None:
+        system = entry.system
+    conversation = Conversation(engine, system=system, sampling=sampling)
     if prompt:
         print_load_line(engine)
         generation = conversation.reply_to(prompt)
@@ -194,9 +198,11 @@ class Chat:
 
     def _system(self, argument: str) -> None:
         if not argument:
-            self._note(f"system: {self._conversation.system or 'as the model has it'}")
+            system = self._conversation.system
+            shown = "as the model has it" if system is None else system or "(empty)"
+            self._note(f"system: {shown}")
             return
-        self._conversation.system = None if argument == '""' else argument
+        self._conversation.system = "" if argument == '""' else argument
         self._note("(from the next message on)")
 
     def _show_stats(self, argument: str) -> None:
@@ -212,7 +218,7 @@ class Chat:
 _COMMANDS: dict[str, tuple[str, str, Callable[[Chat, str], None]]] = {
     "help": ("", "this list", Chat._help),
     "clear": ("", "forget the conversation", Chat._clear),
-    "system": ("TEXT", 'set the system message; "" removes it', Chat._system),
+    "system": ("TEXT", 'set the system message; "" is an empty one', Chat._system),
     "stats": ("", "speed of the last reply, context used", Chat._show_stats),
     "exit": ("", "leave", Chat._exit),
 }

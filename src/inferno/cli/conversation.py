@@ -28,7 +28,7 @@ class Conversation:
     @property
     def messages(self) -> list[dict[str, str]]:
         """The system message, if any, and the turns so far."""
-        system = [{"role": "system", "content": self.system}] if self.system else []
+        system = [{"role": "system", "content": self.system}] if self.system is not None else []
         return [*system, *self.turns]
 
     @property

@@ -9,7 +9,7 @@ _RED, _CYAN, _DIM = "31;1", "36", "2"
 
 # Text of a model or a file may hold escape sequences that would move the cursor or rename the
 # window: every C0 and C1 control but tab and newline becomes a visible mark.
-_CONTROLS = {code: "\N{REPLACEMENT CHARACTER}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "�")
 _CONTROLS |= {ord("\t"): "\t", ord("\n"): "\n", ord("\r"): ""}
 
 

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from inferno.graph import Tensor
 from inferno.lowering.buffers import assign_buffers
-from inferno.lowering.fuse import FormatOf, fold_activations, fold_residuals, group_linears, select_rows
+from inferno.lowering.fuse import (
+    FormatOf,
+    fold_activations,
+    fold_residuals,
+    group_linears,
+    select_rows,
+)
 from inferno.lowering.operations import Program, emit
 
 __all__ = ["Program", "assign_buffers", "lower"]
 
 
 def lower(tensors: list[Tensor], format_of: FormatOf) -> Program:
-    """Lower the graph whose last tensor is the logits; `format_of(parameter)` is how it is packed."""
+    """Lower a graph whose last tensor is the logits; `format_of(parameter)`: how it is packed."""
     tensors = select_rows(tensors)
     tensors = fold_activations(tensors)
     tensors = group_linears(tensors, format_of)

@@ -1,4 +1,4 @@
-"""Which buffer each value lives in: a linear scan, so that a layer reuses what the last one used."""
+"""Which buffer each value lives in: a linear scan, so that a layer reuses the last one's."""
 
 from __future__ import annotations
 

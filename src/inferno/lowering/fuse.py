@@ -25,7 +25,7 @@ def _replace(tensors: list[Tensor], replacements: dict[Tensor, list[Tensor]]) ->
             final = dataclasses.replace(new, inputs=inputs) if changed else new
             stands_for[new] = final
             result.append(final)
-        if tensor in replacements and replacements[tensor]:
+        if replacements.get(tensor):
             stands_for[tensor] = stands_for[replacements[tensor][-1]]
     return result
 
@@ -69,10 +69,15 @@ def group_linears(tensors: list[Tensor], format_of: FormatOf) -> list[Tensor]:
         if len(members) < 2:
             continue
         stacked = Tensor(
-            "linear", (source,), sum(m.width for m in members),
+            "linear",
+            (source,),
+            sum(m.width for m in members),
             tuple(p for m in members for p in m.parameters),
-            {key: tuple(v for m in members for v in m.attributes[key])
-             for key in ("bias", "rope_head_dim", "widths")})
+            {
+                key: tuple(v for m in members for v in m.attributes[key])
+                for key in ("bias", "rope_head_dim", "widths")
+            },
+        )
         offset = 0
         for member in members:
             part = Tensor("slice", (stacked,), member.width, attributes={"offset": offset})
@@ -82,7 +87,7 @@ def group_linears(tensors: list[Tensor], format_of: FormatOf) -> list[Tensor]:
 
 
 def fold_residuals(tensors: list[Tensor]) -> list[Tensor]:
-    """Let a matrix product add to the residual stream in place, where nobody reads the old value after."""
+    """Let a product add to the residual stream in place, if nobody reads the old value later."""
     uses = _uses(tensors)
     last_use = {t: i for i, tensor in enumerate(tensors) for t in tensor.inputs}
     replacements: dict[Tensor, list[Tensor]] = {}
@@ -92,6 +97,7 @@ def fold_residuals(tensors: list[Tensor]) -> list[Tensor]:
         stream, product = tensor.inputs
         if product.kind == "linear" and uses[product] == 1 and last_use[stream] == i:
             replacements[product] = []
-            replacements[tensor] = [dataclasses.replace(
-                product, kind="linear_add", inputs=(product.inputs[0], stream))]
+            replacements[tensor] = [
+                dataclasses.replace(product, kind="linear_add", inputs=(product.inputs[0], stream))
+            ]
     return _replace(tensors, replacements)

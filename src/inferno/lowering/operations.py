@@ -150,20 +150,36 @@ class _Emitter:
         self._product(tensor, stream)
 
     def _product(self, tensor: Tensor, stream: Slice | None) -> None:
-        matrix = self._matrix(tensor.parameters, tensor.attributes["widths"],
-                              tensor.attributes["rope_head_dim"], tensor.inputs[0].width)
+        matrix = self._matrix(
+            tensor.parameters,
+            tensor.attributes["widths"],
+            tensor.attributes["rope_head_dim"],
+            tensor.inputs[0].width,
+        )
         format = self._program.matrices[matrix].format
         pack = self._pack(tensor.inputs[0], ACTIVATION_OF.get(format, "q8"))
         output = stream or self._new_rows(tensor, pack.selected)
-        self._add("linear", pack=pack, output=output, matrix=matrix, vector=self._bias(tensor),
-                  attributes={"accumulate": stream is not None})
+        self._add(
+            "linear",
+            pack=pack,
+            output=output,
+            matrix=matrix,
+            vector=self._bias(tensor),
+            attributes={"accumulate": stream is not None},
+        )
 
     def _attention(self, tensor: Tensor) -> None:
         a = dict(tensor.attributes)
         a["rope"] = self._rope(a["rope"])
         q, k, v = (self._rows[t] for t in tensor.inputs)
-        self._add("attention", input=q, second=k, third=v, output=self._new_rows(tensor, False),
-                  attributes=a)
+        self._add(
+            "attention",
+            input=q,
+            second=k,
+            third=v,
+            output=self._new_rows(tensor, False),
+            attributes=a,
+        )
 
     def _pack(self, tensor: Tensor, kind: str) -> Value:
         if (tensor, kind) in self._packs:
@@ -174,33 +190,51 @@ class _Emitter:
         self._packs[tensor, kind] = pack
         if tensor.kind == "rms_norm":
             self._program.vectors.append(
-                VectorSource(((tensor.parameters[0], tensor.width, 0),), "weight"))
-            self._add("rms_norm", input=slices[0], pack=pack,
-                      vector=len(self._program.vectors) - 1,
-                      attributes={"epsilon": tensor.attributes["epsilon"]})
+                VectorSource(((tensor.parameters[0], tensor.width, 0),), "weight")
+            )
+            self._add(
+                "rms_norm",
+                input=slices[0],
+                pack=pack,
+                vector=len(self._program.vectors) - 1,
+                attributes={"epsilon": tensor.attributes["epsilon"]},
+            )
         elif tensor.kind == "silu_mul":
             self._add("silu_mul", input=slices[0], second=slices[1], pack=pack)
         else:
             self._add("pack", input=slices[0], pack=pack)
         return pack
 
-    def _matrix(self, parameters: tuple[Parameter, ...], rows: tuple[int, ...],
-                rope_head_dims: tuple[int, ...], columns: int) -> int:
+    def _matrix(
+        self,
+        parameters: tuple[Parameter, ...],
+        rows: tuple[int, ...],
+        rope_head_dims: tuple[int, ...],
+        columns: int,
+    ) -> int:
         if parameters not in self._matrix_numbers:
             parts = tuple(map(Part, parameters, rows, rope_head_dims))
             self._matrix_numbers[parameters] = len(self._program.matrices)
             self._program.matrices.append(
-                MatrixSource(parts, columns, self._format_of(parameters[0])))
+                MatrixSource(parts, columns, self._format_of(parameters[0]))
+            )
         return self._matrix_numbers[parameters]
 
     def _bias(self, tensor: Tensor) -> int:
         a = tensor.attributes
         if not any(a["bias"]):
             return -1
-        self._program.vectors.append(VectorSource(tuple(
-            (p if has else None, width, rope)
-            for p, has, width, rope in zip(tensor.parameters, a["bias"], a["widths"],
-                                           a["rope_head_dim"], strict=True)), "bias"))
+        self._program.vectors.append(
+            VectorSource(
+                tuple(
+                    (p if has else None, width, rope)
+                    for p, has, width, rope in zip(
+                        tensor.parameters, a["bias"], a["widths"], a["rope_head_dim"], strict=True
+                    )
+                ),
+                "bias",
+            )
+        )
         return len(self._program.vectors) - 1
 
     def _rope(self, frequencies: Floats | None) -> int:

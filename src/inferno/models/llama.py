@@ -19,8 +19,16 @@ def build(g: Graph, c: ModelConfig, w: Parameters, *, o_bias: bool | None = None
     x = g.embed(w["model.embed_tokens"], c.vocab_size, c.hidden_size)  # (tokens, hidden_size)
     for i, layer in enumerate(w.layers("model.layers", c.num_hidden_layers)):
         h = g.rms_norm(x, layer["input_layernorm"], c.rms_norm_eps)
-        x = x + attention(g, h, layer["self_attn"], c, layer=i, rope=rope,
-                          bias=c.attention_bias, o_bias=has_o_bias)
+        x = x + attention(
+            g,
+            h,
+            layer["self_attn"],
+            c,
+            layer=i,
+            rope=rope,
+            bias=c.attention_bias,
+            o_bias=has_o_bias,
+        )
         h = g.rms_norm(x, layer["post_attention_layernorm"], c.rms_norm_eps)
         x = x + gated_mlp(g, h, layer["mlp"], c, g.silu)
     x = g.rms_norm(x, w["model.norm"], c.rms_norm_eps)

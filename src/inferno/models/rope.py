@@ -25,8 +25,11 @@ def inverse_frequencies(c: ModelConfig) -> Floats:
     if kind != "default":
         raise UnsupportedModel(
             f"RoPE scaling `{kind}` is not supported (supported: default)",
-            hint="long-context variants scale their frequencies; try the model's base version")
+            hint="long-context variants scale their frequencies; try the model's base version",
+        )
     theta = Decimal(c.rope_theta)
-    powers = [_CONTEXT.power(theta, _CONTEXT.divide(Decimal(-2 * i), Decimal(c.head_dim)))
-              for i in range(c.head_dim // 2)]
+    powers = [
+        _CONTEXT.power(theta, _CONTEXT.divide(Decimal(-2 * i), Decimal(c.head_dim)))
+        for i in range(c.head_dim // 2)
+    ]
     return np.array([float(p) for p in powers], dtype=np.float32)

@@ -39,7 +39,8 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     if path.suffix == ".safetensors":
         raise ModelNotFound(
             f"`{path}` holds weights only; a model needs the config.json and tokenizer beside it",
-            hint=f"give the directory: `{path.parent}`")
+            hint=f"give the directory: `{path.parent}`",
+        )
     from inferno.weights.gguf import open_gguf
 
     return open_gguf(path)

@@ -63,9 +63,13 @@ class Checkpoint:
         self.tokenizer_source = tokenizer_source
         self.bytes = sum(place.nbytes for place in places.values())
         self.tensors: Mapping[str, StoredTensor] = {
-            name: StoredTensor(name, place.shape, place.format,
-                               place.file.view(place.offset, place.nbytes),
-                               name in rope_interleaved)
+            name: StoredTensor(
+                name,
+                place.shape,
+                place.format,
+                place.file.view(place.offset, place.nbytes),
+                name in rope_interleaved,
+            )
             for name, place in places.items()
         }
         self._places = places
@@ -83,18 +87,21 @@ class Checkpoint:
             close = difflib.get_close_matches(name, names, n=3)
             raise InvalidCheckpoint(
                 f"Tensor {quoted(name)} is missing from the checkpoint",
-                hint=f"close names: {', '.join(map(quoted, close))}" if close else
-                     f"none of the {len(self.tensors):,} tensors has a similar name; "
-                     f"is this a {self.config.model_type} checkpoint?")
+                hint=f"close names: {', '.join(map(quoted, close))}"
+                if close
+                else f"none of the {len(self.tensors):,} tensors has a similar name; "
+                f"is this a {self.config.model_type} checkpoint?",
+            )
         if stored.shape != shape:
             c = self.config
             where = "config.json" if self.source == "safetensors" else "the GGUF metadata"
             raise InvalidCheckpoint(
                 f"Tensor {quoted(name)}: expected shape {shape}, found {stored.shape}",
                 hint=f"{where} says hidden_size = {c.hidden_size}, intermediate_size = "
-                     f"{c.intermediate_size}, num_attention_heads = {c.num_attention_heads}, "
-                     f"num_key_value_heads = {c.num_key_value_heads}, head_dim = {c.head_dim}, "
-                     f"vocab_size = {c.vocab_size}. Are the two from the same model?")
+                f"{c.intermediate_size}, num_attention_heads = {c.num_attention_heads}, "
+                f"num_key_value_heads = {c.num_key_value_heads}, head_dim = {c.head_dim}, "
+                f"vocab_size = {c.vocab_size}. Are the two from the same model?",
+            )
         return stored
 
     def release(self, tensor: StoredTensor) -> None:
@@ -130,8 +137,9 @@ def check_formats(places: Mapping[str, Place]) -> None:
                 f"Tensor {quoted(name)} is stored as {place.format}, which is not supported "
                 f"(supported: {', '.join(SUPPORTED_FORMATS)})",
                 hint="pick another file of the same model, for example its Q8_0 or Q4_0 GGUF"
-                if FORMATS[place.format].ggml_id is not None else
-                "pick an unquantized version of the model, or its Q8_0 or Q4_0 GGUF")
+                if FORMATS[place.format].ggml_id is not None
+                else "pick an unquantized version of the model, or its Q8_0 or Q4_0 GGUF",
+            )
 
 
 def check_overlaps(file: MappedFile, places: Mapping[str, Place]) -> list[str]:
@@ -147,7 +155,8 @@ def check_overlaps(file: MappedFile, places: Mapping[str, Place]) -> list[str]:
             raise InvalidCheckpoint(
                 f"`{file.path.name}`: tensor {quoted(after)}: expected to begin at byte {end:,} "
                 f"or later, where {quoted(before)} ends, found {places[after].offset:,}",
-                hint=RE_FETCH)
+                hint=RE_FETCH,
+            )
     return order
 
 

@@ -50,8 +50,19 @@ _U64 = struct.Struct("<Q")
 _TENSOR_PLACE = struct.Struct("<IQ")  # type id, offset within the data section
 _BOOL, _STRING, _ARRAY = 7, 8, 9
 # Value type id -> the same type for numpy; booleans are bytes that must be 0 or 1.
-_NUMBERS = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", _BOOL: "<u1",
-            10: "<u8", 11: "<i8", 12: "<f8"}
+_NUMBERS = {
+    0: "<u1",
+    1: "<i1",
+    2: "<u2",
+    3: "<i2",
+    4: "<u4",
+    5: "<i4",
+    6: "<f4",
+    _BOOL: "<u1",
+    10: "<u8",
+    11: "<i8",
+    12: "<f8",
+}
 _DTYPES = {number: np.dtype(code) for number, code in _NUMBERS.items()}
 
 _FORMAT_OF_ID = {f.ggml_id: f for f in FORMATS.values() if f.ggml_id is not None}
@@ -78,7 +89,8 @@ def _open(path: Path, files: list[MappedFile]) -> Checkpoint:
     if named and int(named[2]) != 1:
         raise InvalidCheckpoint(
             f"`{path.name}`: expected the first file of a split set, found number {int(named[2])}",
-            hint=f"give `{named[1]}-00001-of-{named[3]}.gguf`")
+            hint=f"give `{named[1]}-00001-of-{named[3]}.gguf`",
+        )
     file = MappedFile(path)
     files.append(file)
     metadata, places = parse(file)
@@ -90,7 +102,8 @@ def _open(path: Path, files: list[MappedFile]) -> Checkpoint:
         if name in renamed:
             raise InvalidCheckpoint(
                 f"`{path.name}`: tensor {quoted(name)} is there twice, once as {quoted(gguf_name)}",
-                hint=RE_FETCH)
+                hint=RE_FETCH,
+            )
         renamed[name] = place
     config = ModelConfig.from_gguf(metadata, {name: p.shape for name, p in renamed.items()})
     check_formats(renamed)
@@ -102,12 +115,20 @@ def _open(path: Path, files: list[MappedFile]) -> Checkpoint:
     template = metadata.get("tokenizer.chat_template")
     if template is not None and not isinstance(template, str):
         raise InvalidCheckpoint(
-            f"`tokenizer.chat_template`: expected a string, found {shown(template)}", hint=RE_FETCH)
+            f"`tokenizer.chat_template`: expected a string, found {shown(template)}", hint=RE_FETCH
+        )
     return Checkpoint(
-        path, "gguf", config, renamed, files=files, tokenizer_source=metadata,
+        path,
+        "gguf",
+        config,
+        renamed,
+        files=files,
+        tokenizer_source=metadata,
         chat_template=template,
         rope_interleaved=frozenset(
-            name for name in renamed if is_rope_interleaved(config.architecture, name)))
+            name for name in renamed if is_rope_interleaved(config.architecture, name)
+        ),
+    )
 
 
 def _with_frequency_factors(config: ModelConfig, place: Place) -> ModelConfig:
@@ -118,17 +139,21 @@ def _with_frequency_factors(config: ModelConfig, place: Place) -> ModelConfig:
     if place.format != "f32" or place.shape != (config.head_dim // 2,):
         raise InvalidCheckpoint(
             f"Tensor `rope_freqs.weight`: expected f32 of shape ({config.head_dim // 2},), "
-            f"found {place.format} of shape {place.shape}", hint=RE_FETCH)
+            f"found {place.format} of shape {place.shape}",
+            hint=RE_FETCH,
+        )
     factors = place.file.view(place.offset, place.nbytes).view("<f4")
     if not (np.isfinite(factors) & (factors > 0)).all():
         raise InvalidCheckpoint(
-            "Tensor `rope_freqs.weight`: expected positive numbers, found others", hint=RE_FETCH)
+            "Tensor `rope_freqs.weight`: expected positive numbers, found others", hint=RE_FETCH
+        )
     if (factors == 1).all():
         return config
     if config.rope_scaling is not None:
         raise UnsupportedModel(
             f"RoPE scaling {shown(config.rope_scaling['rope_type'])} together with the tensor "
-            "`rope_freqs.weight` is not supported")
+            "`rope_freqs.weight` is not supported"
+        )
     scaling = {"rope_type": "frequency_factors", "factors": tuple(factors.tolist())}
     return dataclasses.replace(config, rope_scaling=scaling)
 
@@ -148,7 +173,9 @@ def _other_shards(
         raise InvalidCheckpoint(
             f"`{path.name}`: expected split.count = {expected} as the name says, found {count}",
             hint=f"the first of {count} files is called `NAME-00001-of-{count:05d}.gguf`"
-            if count > 1 else "the name says that it is part of a split set; was it renamed?")
+            if count > 1
+            else "the name says that it is part of a split set; was it renamed?",
+        )
     if named is None:
         return {}
     _check_shard(path, metadata, count, 0)
@@ -158,7 +185,9 @@ def _other_shards(
         if not shard.is_file():
             raise InvalidCheckpoint(
                 f"`{shard.name}` is missing: expected {count} files of a split set, found no "
-                f"number {number + 1}", hint=f"put it beside the others, in `{path.parent}`")
+                f"number {number + 1}",
+                hint=f"put it beside the others, in `{path.parent}`",
+            )
         file = MappedFile(shard)
         files.append(file)
         its_metadata, its_places = parse(file)
@@ -167,13 +196,16 @@ def _other_shards(
             if name in first or name in places:
                 raise InvalidCheckpoint(
                     f"`{shard.name}`: tensor {quoted(name)} is in an earlier file of the set too",
-                    hint="the files are not from the same split; fetch them again")
+                    hint="the files are not from the same split; fetch them again",
+                )
             places[name] = place
     total = _shard_number(metadata, "split.tensors.count", path, num_tensors + len(places))
     if total != num_tensors + len(places):
         raise InvalidCheckpoint(
             f"`{path.name}`: expected {total} tensors in {count} files, "
-            f"found {num_tensors + len(places)}", hint="fetch all files of the set again")
+            f"found {num_tensors + len(places)}",
+            hint="fetch all files of the set again",
+        )
     return places
 
 
@@ -184,14 +216,16 @@ def _check_shard(path: Path, metadata: Mapping[str, Any], count: int, number: in
             raise InvalidCheckpoint(
                 f"`{path.name}`: expected {key} = {expected}, "
                 f"found {'none' if found < 0 else found}",
-                hint="the files are not from the same split; fetch them again")
+                hint="the files are not from the same split; fetch them again",
+            )
 
 
 def _shard_number(metadata: Mapping[str, Any], key: str, path: Path, default: int) -> int:
     value = metadata.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidCheckpoint(
-            f"`{path.name}`: `{key}`: expected an integer, found {shown(value)}", hint=RE_FETCH)
+            f"`{path.name}`: `{key}`: expected an integer, found {shown(value)}", hint=RE_FETCH
+        )
     return value
 
 
@@ -232,21 +266,26 @@ class _Parser:
             beginning = self.map[:64]
             raise InvalidCheckpoint(
                 f"`{self.file.path.name}`: expected a GGUF file, found one that begins with "
-                f"{beginning[:8]!r}", hint=hint_for_beginning(beginning.lstrip()))
+                f"{beginning[:8]!r}",
+                hint=hint_for_beginning(beginning.lstrip()),
+            )
         self.at = 4
         version = self.number(_U32, "the version")
         if version & 0xFFFF == 0 and version:
             raise UnsupportedModel(
                 f"`{self.file.path.name}`: big-endian GGUF is not supported",
-                hint="fetch the ordinary, little-endian file")
+                hint="fetch the ordinary, little-endian file",
+            )
         if version == 0:
             raise self.error("the version", "2 or 3", "0")
         if version not in VERSIONS:
             raise UnsupportedModel(
                 f"`{self.file.path.name}`: GGUF version {version} is not supported "
                 f"(supported: {', '.join(map(str, VERSIONS))})",
-                hint="fetch a newer conversion of the model" if version == 1 else
-                     "a newer inferno may know this version")
+                hint="fetch a newer conversion of the model"
+                if version == 1
+                else "a newer inferno may know this version",
+            )
 
     def tensors(self, count: int, alignment: int) -> dict[str, Place]:
         """Read `count` tensor infos, then check all of them against the data section."""
@@ -277,16 +316,20 @@ class _Parser:
                 raise self.error(what, "a tensor type that ggml knows", f"id {format_id:,}")
             if shape[-1] % format.block:
                 raise self.error(
-                    what, f"rows of whole {format.name} blocks of {format.block} weights",
-                    f"rows of {shape[-1]:,}")
+                    what,
+                    f"rows of whole {format.name} blocks of {format.block} weights",
+                    f"rows of {shape[-1]:,}",
+                )
             if offset % alignment:
                 raise self.error(what, f"an offset aligned to {alignment}", f"{offset:,}")
             nbytes = format.nbytes(shape)
             room = max(self.file.size - data, 0)
             if offset + nbytes > room:
                 raise self.error(
-                    what, f"{nbytes:,} bytes of data at offset {offset:,}",
-                    f"a data section of {room:,} bytes")
+                    what,
+                    f"{nbytes:,} bytes of data at offset {offset:,}",
+                    f"a data section of {room:,} bytes",
+                )
             places[name] = Place(self.file, data + offset, nbytes, format.name, shape)
         check_overlaps(self.file, places)
         return places
@@ -385,4 +428,5 @@ class _Parser:
 
     def error(self, what: str, expected: str, found: str) -> InvalidCheckpoint:
         return InvalidCheckpoint(
-            f"`{self.file.path.name}`: {what}: expected {expected}, found {found}", hint=RE_FETCH)
+            f"`{self.file.path.name}`: {what}: expected {expected}, found {found}", hint=RE_FETCH
+        )

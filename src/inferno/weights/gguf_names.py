@@ -50,4 +50,5 @@ def huggingface_name(gguf_name: str) -> str:
 def is_rope_interleaved(architecture: str, name: str) -> bool:
     """Tell whether the rows of tensor `name` (a Hugging Face name) are in the order of pairs."""
     return architecture in INTERLEAVED_ARCHITECTURES and name.endswith(
-        (".q_proj.weight", ".q_proj.bias", ".k_proj.weight", ".k_proj.bias"))
+        (".q_proj.weight", ".q_proj.bias", ".k_proj.weight", ".k_proj.bias")
+    )

@@ -31,8 +31,9 @@ class MappedFile:
         self.path = path
         try:
             # O_NONBLOCK: opening a named pipe would otherwise wait for a writer for ever.
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
-                                 | getattr(os, "O_BINARY", 0))
+            descriptor = os.open(
+                path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+            )
         except (OSError, ValueError) as error:
             raise ModelNotFound(f"Cannot open `{path}`: {_reason(error)}") from None
         try:
@@ -42,7 +43,8 @@ class MappedFile:
             if status.st_size == 0:
                 raise InvalidCheckpoint(
                     f"`{path}`: expected a checkpoint, found an empty file",
-                    hint="the download never finished; fetch the file again")
+                    hint="the download never finished; fetch the file again",
+                )
             self.map = mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
             self.size = len(self.map)
         except (OSError, ValueError) as error:

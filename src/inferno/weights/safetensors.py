@@ -62,18 +62,25 @@ def _open(path: Path, files: list[MappedFile]) -> Checkpoint:
         found = sorted(entry.name for entry in path.glob("*.gguf"))
         raise ModelNotFound(
             f"`{path}`: expected a directory with config.json and {WEIGHTS}, found no config.json",
-            hint=f"give one of its GGUF files: {', '.join(found[:5])}" if found else None)
+            hint=f"give one of its GGUF files: {', '.join(found[:5])}" if found else None,
+        )
     config = read_json(path / "config.json")
     generation_config = _read_optional_json(path / "generation_config.json")
     tokenizer_config = _read_optional_json(path / "tokenizer_config.json") or {}
     places = _places(path, files)
     model_config = ModelConfig.from_huggingface(
-        config, generation_config, tokenizer_config, {name: p.shape for name, p in places.items()})
+        config, generation_config, tokenizer_config, {name: p.shape for name, p in places.items()}
+    )
     check_formats(places)
     return Checkpoint(
-        path, "safetensors", dataclasses.replace(model_config, name=_name(path)), places,
-        files=files, tokenizer_source=TokenizerFiles(path / "tokenizer.json", tokenizer_config),
-        chat_template=_chat_template(path, tokenizer_config))
+        path,
+        "safetensors",
+        dataclasses.replace(model_config, name=_name(path)),
+        places,
+        files=files,
+        tokenizer_source=TokenizerFiles(path / "tokenizer.json", tokenizer_config),
+        chat_template=_chat_template(path, tokenizer_config),
+    )
 
 
 def _places(path: Path, files: list[MappedFile]) -> dict[str, Place]:
@@ -83,12 +90,15 @@ def _places(path: Path, files: list[MappedFile]) -> dict[str, Place]:
     if not (path / INDEX).exists():
         raise ModelNotFound(
             f"`{path}`: expected {WEIGHTS} or {INDEX}, found neither",
-            hint="PyTorch's .bin files are not read; convert the model to safetensors or GGUF")
+            hint="PyTorch's .bin files are not read; convert the model to safetensors or GGUF",
+        )
     weight_map = read_json(path / INDEX, MAX_HEADER_BYTES).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise InvalidCheckpoint(
             f"`{INDEX}`: expected `weight_map`, an object of tensor names and files, "
-            f"found {shown(weight_map)}", hint=RE_FETCH)
+            f"found {shown(weight_map)}",
+            hint=RE_FETCH,
+        )
     shards: dict[str, dict[str, Place]] = {}
     places = {}
     for name, shard in weight_map.items():
@@ -96,18 +106,22 @@ def _places(path: Path, files: list[MappedFile]) -> dict[str, Place]:
         if not isinstance(shard, str) or shard in ("", ".", "..") or set(shard) & set("/\\\0"):
             raise InvalidCheckpoint(
                 f"`{INDEX}`: tensor {quoted(name)}: expected the name of a file beside it, "
-                f"found {shown(shard)}", hint=RE_FETCH)
+                f"found {shown(shard)}",
+                hint=RE_FETCH,
+            )
         if shard not in shards:
             if not (path / shard).exists():
                 raise InvalidCheckpoint(
                     f"{quoted(shard)} is missing: `{INDEX}` says that it has {quoted(name)}",
-                    hint=f"put it beside the others, in `{path}`")
+                    hint=f"put it beside the others, in `{path}`",
+                )
             shards[shard] = _read(path / shard, files)
         place = shards[shard].get(name)
         if place is None:
             raise InvalidCheckpoint(
                 f"{quoted(shard)}: expected tensor {quoted(name)} as `{INDEX}` says, found none",
-                hint="the files are not from the same version of the model; fetch them again")
+                hint="the files are not from the same version of the model; fetch them again",
+            )
         places[name] = place
     return places
 
@@ -127,24 +141,29 @@ def parse(file: MappedFile) -> dict[str, Place]:
     where = f"`{file.path.name}`"
     if file.size < 8:
         raise InvalidCheckpoint(
-            f"{where}: expected a safetensors file, found {file.size} bytes", hint=RE_FETCH)
+            f"{where}: expected a safetensors file, found {file.size} bytes", hint=RE_FETCH
+        )
     (length,) = struct.unpack_from("<Q", file.map)
     if not 2 <= length <= min(MAX_HEADER_BYTES, file.size - 8):
         raise InvalidCheckpoint(
             f"{where}: expected a header of 2 to {min(MAX_HEADER_BYTES, file.size - 8):,} bytes, "
-            f"found {length:,}", hint=hint_for_beginning(file.map[:64]))
+            f"found {length:,}",
+            hint=hint_for_beginning(file.map[:64]),
+        )
     data = 8 + length
     # The crate wants the brace first: JSON's leading white space is not allowed here.
     if file.map[8] != ord("{"):
         raise InvalidCheckpoint(
             f"{where}: expected a header that begins with {{, found {file.map[8:9]!r}",
-            hint=RE_FETCH)
+            hint=RE_FETCH,
+        )
     header = parse_json(file.map[8:data], f"the header of {where}")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise InvalidCheckpoint(
             f"{where}: `__metadata__`: expected an object of strings, found {shown(metadata)}",
-            hint=RE_FETCH)
+            hint=RE_FETCH,
+        )
     places = {name: _place(file, data, name, entry) for name, entry in header.items()}
     end = data
     for name in check_overlaps(file, places):
@@ -152,20 +171,24 @@ def parse(file: MappedFile) -> dict[str, Place]:
             raise InvalidCheckpoint(
                 f"{where}: tensor {quoted(name)}: expected to begin at offset {end - data:,}, "
                 f"where the one before it ends, found {places[name].offset - data:,}",
-                hint=RE_FETCH)
+                hint=RE_FETCH,
+            )
         end += places[name].nbytes
     if end != file.size:
         raise InvalidCheckpoint(
-            f"{where}: expected {end:,} bytes, found {file.size:,}", hint=RE_FETCH)
+            f"{where}: expected {end:,} bytes, found {file.size:,}", hint=RE_FETCH
+        )
     return places
 
 
 def _place(file: MappedFile, data: int, name: str, entry: Any) -> Place:
     """Check one entry of a header, whose offsets count from byte `data` of the file."""
+
     def error(expected: str, found: str) -> InvalidCheckpoint:
         return InvalidCheckpoint(
             f"`{file.path.name}`: tensor {quoted(name)}: expected {expected}, found {found}",
-            hint=RE_FETCH)
+            hint=RE_FETCH,
+        )
 
     if not 0 < len(name) <= MAX_NAME_BYTES:
         raise error(f"a name of 1 to {MAX_NAME_BYTES} characters", f"{len(name):,}")
@@ -214,10 +237,12 @@ def parse_json(text: bytes, what: str) -> dict[str, Any]:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidCheckpoint(
             f"{what}: expected JSON, found otherwise: {shown(reason)[1:-1]}",
-            hint=hint_for_beginning(text[:64].lstrip())) from None
+            hint=hint_for_beginning(text[:64].lstrip()),
+        ) from None
     if not isinstance(value, dict):
         raise InvalidCheckpoint(
-            f"{what}: expected a JSON object, found {shown(value)}", hint=RE_FETCH)
+            f"{what}: expected a JSON object, found {shown(value)}", hint=RE_FETCH
+        )
     return value
 
 
@@ -243,7 +268,8 @@ def _read_bytes(path: Path, limit: int) -> bytes:
     try:
         if file.size > limit:
             raise InvalidCheckpoint(
-                f"`{path.name}`: expected at most {limit:,} bytes, found {file.size:,}")
+                f"`{path.name}`: expected at most {limit:,} bytes, found {file.size:,}"
+            )
         return file.map[:]
     finally:
         file.close()
@@ -256,21 +282,27 @@ def _chat_template(path: Path, tokenizer_config: Mapping[str, Any]) -> str | Non
             return _read_bytes(path / "chat_template.jinja", MAX_JSON_BYTES).decode()
         except UnicodeDecodeError:
             raise InvalidCheckpoint(
-                "`chat_template.jinja`: expected UTF-8 text, found other bytes",
-                hint=RE_FETCH) from None
+                "`chat_template.jinja`: expected UTF-8 text, found other bytes", hint=RE_FETCH
+            ) from None
     template = tokenizer_config.get("chat_template")
     if isinstance(template, list):
-        named = {entry["name"]: entry.get("template") for entry in template
-                 if isinstance(entry, dict) and isinstance(entry.get("name"), str)}
+        named = {
+            entry["name"]: entry.get("template")
+            for entry in template
+            if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+        }
         if "default" not in named:
             raise InvalidCheckpoint(
                 "`chat_template` in tokenizer_config.json: expected one named `default`, "
-                f"found {shown(sorted(named))}", hint=RE_FETCH)
+                f"found {shown(sorted(named))}",
+                hint=RE_FETCH,
+            )
         template = named["default"]
     if template is not None and not isinstance(template, str):
         raise InvalidCheckpoint(
             f"`chat_template` in tokenizer_config.json: expected a string, found {shown(template)}",
-            hint=RE_FETCH)
+            hint=RE_FETCH,
+        )
     return template
 
 

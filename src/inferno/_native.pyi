@@ -1,0 +1,125 @@
+"""
+The native core of inferno: plans, packed weights, KV caches, forward passes, sampling.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+
+def isas() -> list[str]:
+    """Instruction sets this build has and this CPU can run, best first."""
+
+def choose_isa(isa: str) -> str:
+    """
+    The instruction set named, or the best for an empty name; an impossible one is InvalidOption.
+    """
+
+def formats() -> list[tuple[str, str, int, int, bool]]:
+    """
+    Weight formats: (name, activation, bytes of a stored block of 32, bytes of a packed block of 16 x 32, whether floats can be quantized to it).
+    """
+
+class ThreadPool:
+    """Threads that walk the phases of a forward pass together."""
+
+    def __init__(self, threads: int) -> None: ...
+
+    @property
+    def size(self) -> int: ...
+
+class Plan:
+    """What a model computes, as data; written once by inferno.lowering."""
+
+    def __init__(self, vocab_size: int, num_layers: int, kv_heads: int, head_dim: int) -> None: ...
+
+    def rows(self, columns: int, selected: bool) -> int:
+        """Add a buffer of float rows; returns its number."""
+
+    def pack(self, kind: str, columns: int, selected: bool) -> int:
+        """Add a buffer of packed activations; returns its number."""
+
+    def matrix(self, name: str, format: str, rows: int, columns: int) -> int: ...
+
+    def vector(self, name: str, values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int: ...
+
+    def rope(self, inverse_frequencies: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int: ...
+
+    def op(self, kind: str, *, input: tuple[int, int, int] = (-1, 0, 0), second: tuple[int, int, int] = (-1, 0, 0), third: tuple[int, int, int] = (-1, 0, 0), output: tuple[int, int, int] = (-1, 0, 0), pack: int = -1, matrix: int = -1, vector: int = -1, accumulate: bool = False, epsilon: float = 0.0, layer: int = -1, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, rope: int = -1, scale: float = 0.0) -> None:
+        """
+        Append an operation; slices are (rows, offset, width). See native/runtime/plan.h.
+        """
+
+class Model:
+    """A plan and its packed weights."""
+
+    def __init__(self, plan: Plan) -> None: ...
+
+    def pack(self, pool: ThreadPool, matrix: int, first_row: int, num_rows: int, format: str, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], rope_head_dim: int = 0) -> None:
+        """Pack stored rows into a matrix, quantizing if the formats differ."""
+
+    @property
+    def weight_bytes(self) -> int: ...
+
+class PagePool:
+    """Pages of 64 positions of keys and values."""
+
+    def __init__(self, layers: int, kv_heads: int, head_dim: int) -> None: ...
+
+    @property
+    def bytes_per_position(self) -> int: ...
+
+    @property
+    def allocated_bytes(self) -> int: ...
+
+class KvCache:
+    """Keys and values of one sequence."""
+
+    def __init__(self, pool: PagePool) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def truncate(self, length: int) -> None: ...
+
+    def fork(self) -> KvCache:
+        """Share the pages; whoever writes into a shared page copies it first."""
+
+class Executor:
+    """Runs forward passes of one model."""
+
+    def __init__(self, model: Model, pool: ThreadPool, isa: str) -> None: ...
+
+    def forward(self, batch: Sequence[tuple[KvCache, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], str]]) -> None:
+        """
+        Process [(cache, token ids, "none"|"last"|"all")]; the caches grow by their ids.
+        """
+
+    def logits(self, first: int, count: int) -> NDArray[numpy.float32]:
+        """
+        A copy of wanted rows of the last forward pass: (count, vocab_size) f32.
+        """
+
+    def log_sum_exp(self, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> float: ...
+
+    @property
+    def scratch_bytes(self) -> int: ...
+
+    @property
+    def isa(self) -> str: ...
+
+class Sampler:
+    """Chooses tokens; a draw is keyed by (seed, position)."""
+
+    def __init__(self, executor: Executor, *, num_tokens: int, temperature: float, top_k: int, top_p: float, min_p: float, repetition_penalty: float, presence_penalty: float, frequency_penalty: float, logit_bias: Mapping[int, float], seed: int) -> None: ...
+
+    def accept(self, tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], generated: bool) -> None: ...
+
+    def sample(self, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], position: int) -> int: ...
+
+def top_logits(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], count: int) -> list[tuple[int, float]]:
+    """The `count` most likely (token, logit), best first."""
+
+testing: ModuleType
