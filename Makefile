@@ -6,11 +6,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
-.PHONY: help setup dev chat test check pytest fix bench test-asan test-tsan clean
+.PHONY: help setup dev chat test check pytest fix stub test-asan test-tsan clean
 
 PYTHON ?= python3
 MODEL ?= smollm2-135m-instruct
 PROMPT ?=
+export MODEL PROMPT  # as variables of the shell: quotes and dollars in them stay what they are
 VENV := .venv
 BIN := $(VENV)/bin
 NATIVE := $(shell find native CMakeLists.txt pyproject.toml -type f)
@@ -51,22 +52,50 @@ $(VENV)/.dev: $(VENV)/.installed pyproject.toml
 dev: $(VENV)/.dev ## The same, with what the checks and tests need
 
 chat: setup ## Chat in the terminal
-	@$(BIN)/inferno chat "$(MODEL)" --prompt "$(PROMPT)"
+	@$(BIN)/inferno chat "$$MODEL" --prompt "$$PROMPT"
 
 test: check pytest ## Every check and every test
 
-check: dev
-	@$(BIN)/ruff check .
+check: dev ## Formatting, lint and types
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
 	@$(BIN)/clang-format --dry-run --Werror $$(find native -name '*.h' -o -name '*.cpp')
 
-pytest: dev
-	@$(BIN)/python -c 'import inferno.hub as hub; hub.resolve("$(MODEL)")'
+pytest: dev ## The tests alone
+	@$(BIN)/python -c 'import inferno.hub, os; inferno.hub.resolve(os.environ["MODEL"])'
 	@$(BIN)/python -m pytest
 
+# A sanitized build stands beside the installed one: its own copy of the package, found first.
+define sanitized
+	@$(BIN)/cmake -S . -B build/$(1) -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DINFERNO_SANITIZE=$(2) \
+	  -DPython_EXECUTABLE=$(BIN)/python -Dnanobind_DIR="$$($(BIN)/python -m nanobind --cmake_dir)" >build/$(1).log
+	@$(BIN)/cmake --build build/$(1) >>build/$(1).log
+	@$(BIN)/cmake --install build/$(1) --prefix build/$(1)/site >>build/$(1).log
+	@cp -r src/inferno build/$(1)/site/
+	@env LD_PRELOAD="$$($${CXX:-c++} -print-file-name=$(3)) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
+	  PYTHONPATH=build/$(1)/site INFERNO_SANITIZED=$(2) \
+	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
+	  TSAN_OPTIONS=halt_on_error=1 $(BIN)/python -m pytest -x $(4)
+endef
+
+test-asan: dev ## The suite under the address and undefined-behaviour sanitizers
+	@mkdir -p build
+	$(call sanitized,asan,address$(COMMA)undefined,libasan.so,tests)
+
+test-tsan: dev ## The pool, the cache and the engine under the thread sanitizer
+	@mkdir -p build
+	$(call sanitized,tsan,thread,libtsan.so,tests/native/test_thread_pool.py tests/test_session.py)
+
+COMMA := ,
+
 fix: dev ## Format and mend what can be mended
-	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff check --fix -q .
+	@$(BIN)/ruff format -q .
 	@$(BIN)/clang-format -i $$(find native -name '*.h' -o -name '*.cpp')
+
+stub: setup ## Write the types of the native core anew
+	@$(BIN)/python -m nanobind.stubgen -q -m inferno._native -p native/bindings/stub.txt -o src/inferno/_native.pyi
 
 clean: ## Remove what was built
 	rm -rf build dist $(VENV)

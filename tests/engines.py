@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 import checkpoints
-from inferno import Engine
+from inferno import Engine, hub
+from inferno.catalogue import CATALOGUE, DEFAULT_MODEL
 
 Floats = npt.NDArray[np.float32]
 
@@ -42,3 +46,41 @@ def logits_in_steps(engine: Engine, ids: Sequence[int], step: int) -> Floats:
         session.feed(ids[start : start + step])
         rows.append(session.logits())
     return np.stack(rows)
+
+
+class WatchedExecutor:
+    """Stands for an engine's executor and calls `before(n)` before the nth forward pass, from 0."""
+
+    def __init__(self, engine: Engine, before: Callable[[int], None]) -> None:
+        self._executor = engine._executor
+        self._before = before
+        self.passes = 0
+
+    def forward(self, batch: Any) -> None:
+        self.passes += 1
+        self._before(self.passes - 1)
+        self._executor.forward(batch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
+
+
+@contextlib.contextmanager
+def watched(engine: Engine, before: Callable[[int], None]) -> Iterator[WatchedExecutor]:
+    """Watch the forward passes of `engine` for a while. Samplers cannot be made meanwhile."""
+    executor = engine._executor
+    watch = WatchedExecutor(engine, before)
+    engine._executor = watch  # type: ignore[assignment]
+    try:
+        yield watch
+    finally:
+        engine._executor = executor
+
+
+def default_model() -> Path:
+    """Return the default model's file, or skip: nothing is downloaded."""
+    entry = CATALOGUE[DEFAULT_MODEL]
+    if not (hub.cache_folder() / "models" / entry.file).is_file():
+        pytest.skip(f"the default model is not in the cache; `inferno pull {DEFAULT_MODEL}` first")
+    no_download = [sys.executable, "-c", "raise SystemExit(1)"]
+    return hub.resolve(DEFAULT_MODEL, pip=no_download)

@@ -1,17 +1,9 @@
-// What this CPU can run, and the choice among it.
+// What this CPU, and the operating system on it, can run. The only place that asks.
 #pragma once
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "kernels/table.h"
 
 namespace inferno {
 
-// Names of the kernel tables this build has and this CPU (and its operating system) can run, best first.
-std::vector<std::string> supported_isas();
-
-// The table named, or the best for "". Throws `invalid-option`, listing what would do.
-const KernelTable& choose_kernels(std::string_view isa);
+// AVX2, FMA and F16C, and the registers saved at context switches.
+bool cpu_has_avx2();
 
 }  // namespace inferno

@@ -44,7 +44,6 @@ public:
 private:
     void work(std::stop_token stop);
     bool take_chunk();  // false: nothing to claim right now
-    void finish_phase();
     void open_phase(int phase);
     void run_inline(const std::vector<int>& counts, const std::function<void(int, int)>& body);
 

@@ -3,7 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include <cstring>
+#include <algorithm>
 #include <initializer_list>
 #include <memory>
 
@@ -29,7 +29,7 @@ nanobind::ndarray<nanobind::numpy, T> copy_to_numpy(const T* values, std::initia
     size_t count = 1;
     for (const size_t n : shape) count *= n;
     auto copy = std::make_unique<T[]>(count);
-    std::memcpy(copy.get(), values, count * sizeof(T));
+    std::copy(values, values + count, copy.get());
     return to_numpy(std::move(copy), shape);
 }
 

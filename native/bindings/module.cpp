@@ -8,9 +8,9 @@
 #include <nanobind/stl/vector.h>
 
 #include "base/check.h"
-#include "base/cpu.h"
 #include "bindings/arrays.h"
 #include "bindings/testing.h"
+#include "kernels/dispatch.h"
 #include "runtime/executor.h"
 #include "runtime/sampler.h"
 

@@ -9,8 +9,8 @@
 #include <stdexcept>
 
 #include "base/check.h"
-#include "base/cpu.h"
 #include "bindings/arrays.h"
+#include "kernels/dispatch.h"
 #include "runtime/kv_cache.h"
 #include "runtime/matrix.h"
 #include "runtime/rotation.h"
@@ -31,12 +31,16 @@ Format format_named(const std::string& name) {
     throw std::invalid_argument(name);
 }
 
-Matrix packed(ThreadPool& pool, const std::string& format, const std::string& source, const ByteArray& bytes,
-              int64_t rows, int64_t columns, int rope_head_dim) {
-    Matrix m(format_named(format), rows, columns);
-    m.pack(pool, 0, rows, format_named(source), bytes.data(), bytes.size(), rope_head_dim);
-    return m;
-}
+// A matrix that owns its storage.
+struct OwnedMatrix : Matrix {
+    OwnedMatrix(ThreadPool& pool, const std::string& format, const std::string& source, const ByteArray& bytes,
+                int64_t rows, int64_t columns, int rope_head_dim)
+        : Matrix(format_named(format), rows, columns), storage((size_t)size()) {
+        place(storage.data());
+        pack(pool, 0, rows, format_named(source), bytes.data(), bytes.size(), rope_head_dim);
+    }
+    Buffer storage;
+};
 
 // x: (tokens, columns) copied with the slack that kernels may read.
 std::vector<float> with_slack(const float* x, size_t count) {
@@ -64,7 +68,7 @@ Rows matmul(const std::string& isa, ThreadPool& pool, const std::string& format,
     const KernelTable& kernels = choose_kernels(isa);
     const int tokens = (int)x.shape(0);
     const int64_t columns = (int64_t)x.shape(1);
-    const Matrix m = packed(pool, format, source, weights, rows, columns, 0);
+    const OwnedMatrix m(pool, format, source, weights, rows, columns, 0);
     const std::vector<float> values = with_slack(x.data(), x.size());
     const auto acts =
         packed_activations(kernels, format_info(m.format).activation, tokens, columns,
@@ -72,7 +76,7 @@ Rows matmul(const std::string& isa, ThreadPool& pool, const std::string& format,
     const std::vector<float> padded_bias = bias ? with_slack(bias->data(), bias->size()) : std::vector<float>();
     std::vector<float> out((size_t)(tokens * rows + kBlock));
     if (into) std::copy(into->data(), into->data() + into->size(), out.begin());
-    MatmulArgs args{m.data.data(),
+    MatmulArgs args{m.data,
                     m.blocks,
                     rows,
                     0,
@@ -92,10 +96,10 @@ Rows matmul(const std::string& isa, ThreadPool& pool, const std::string& format,
 Rows unpack(const std::string& isa, ThreadPool& pool, const std::string& format, const std::string& source,
             const ByteArray& weights, int64_t rows, int64_t columns, int rope_head_dim) {
     const KernelTable& kernels = choose_kernels(isa);
-    const Matrix m = packed(pool, format, source, weights, rows, columns, rope_head_dim);
+    const OwnedMatrix m(pool, format, source, weights, rows, columns, rope_head_dim);
     const int64_t padded = m.blocks * kBlock;
     std::vector<float> out((size_t)(rows * padded));
-    for (int64_t r = 0; r < rows; ++r) kernels.unpack_row[(int)m.format](m.data.data(), m.blocks, r, &out[r * padded]);
+    for (int64_t r = 0; r < rows; ++r) kernels.unpack_row[(int)m.format](m.data, m.blocks, r, &out[r * padded]);
     return copy_to_numpy(out.data(), {(size_t)rows, (size_t)padded});
 }
 

@@ -1,5 +1,5 @@
 // The list of weight formats. Tables, bindings, tests and dispatch are made from it: a new format is
-// its header and one line here.
+// its header, included here, and one line.
 #pragma once
 #include "quant/floats.h"
 #include "quant/q4_0.h"

@@ -23,7 +23,7 @@ INFERNO_INLINE void unpack_nibbles(const NibbleTile& tile, int row, uint8_t* sou
 }
 
 // sum[t] = per row, sum over the block of code * q. Groups of four columns outermost, so that each
-// broadcast of four activations serves all 16 rows: on Zen, loads limit this loop (lab notebook).
+// broadcast of four activations serves all 16 rows: on Zen, loads limit this loop (docs/lab-notebook.md).
 template <class Isa, int T>
 INFERNO_INLINE void dot_nibble_block(const NibbleTile& w, const Q8Block<T>& x, typename Isa::NibbleSum (&sum)[T]) {
 #pragma GCC unroll 16

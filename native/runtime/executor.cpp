@@ -218,7 +218,7 @@ void Executor::run(const Phase& phase, int chunk) {
                     rotation(row_list_[i].position, rope, angles, angles + plan.head_dim / 2);
                     angles += (int64_t)num_rows_ * plan.head_dim;
                 }
-                kernels_.unpack_row[(int)m.format](m.data.data(), m.blocks, row_list_[i].token, row(op.output, i));
+                kernels_.unpack_row[(int)m.format](m.data, m.blocks, row_list_[i].token, row(op.output, i));
             });
             break;
         }
@@ -269,7 +269,7 @@ void Executor::run_linear(const Op& op, int piece) {
     const int64_t panel = piece / b.groups;
     const int group = piece % b.groups;
     MatmulArgs args;
-    args.tiles = m.data.data();
+    args.tiles = m.data;
     args.blocks = m.blocks;
     args.rows = m.rows;
     args.first_tile = panel * b.panel_tiles;

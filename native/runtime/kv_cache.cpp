@@ -1,10 +1,16 @@
 #include "runtime/kv_cache.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
 
 namespace inferno {
+namespace {
+
+constexpr int64_t kSlabBytes = 16 << 20;  // eight huge pages: at most an eighth of one is left over
+
+}  // namespace
 
 PagePool::PagePool(int layers, int kv_heads, int head_dim)
     : kv_heads_(kv_heads),
@@ -19,21 +25,25 @@ int64_t PagePool::allocated_bytes() const {
 
 int PagePool::take() {
     const std::lock_guard lock(mutex_);
-    if (!free_.empty()) {
-        const int page = free_.back();
-        free_.pop_back();
-        references_[page] = 1;
-        return page;
-    }
+    if (free_.empty()) grow();
+    const int page = free_.back();
+    free_.pop_back();
+    references_[page] = 1;
+    return page;
+}
+
+void PagePool::grow() {
+    const int count = (int)std::max<int64_t>(1, kSlabBytes / page_bytes_);
     try {
-        pages_.emplace_back((size_t)page_bytes_);
+        slabs_.emplace_back((size_t)(count * page_bytes_));
     } catch (const std::bad_alloc&) {
-        throw Error("out-of-memory",
-                    "The KV cache could not grow by a page of " + std::to_string(page_bytes_) + " bytes",
+        throw Error("out-of-memory", "The KV cache could not grow by " + std::to_string(count * page_bytes_) + " bytes",
                     "end some sessions, or load with a smaller context");
     }
-    references_.push_back(1);
-    return (int)pages_.size() - 1;
+    // The system gives memory as it is touched, so take the pages of a slab from its beginning.
+    for (int i = count - 1; i >= 0; --i) free_.push_back((int)pages_.size() + i);
+    for (int i = 0; i < count; ++i) pages_.push_back(slabs_.back().data() + i * page_bytes_);
+    references_.resize(pages_.size());
 }
 
 void PagePool::share(int page) {

@@ -28,16 +28,18 @@ public:
 private:
     friend class KvCache;
     int take();  // a page with one reference; throws out-of-memory
+    void grow();
     void share(int page);
     void give_back(int page);
     bool is_shared(int page) const;
-    uint8_t* data(int page) { return pages_[page].data(); }
+    uint8_t* data(int page) { return pages_[page]; }
 
     const int kv_heads_;
     const int head_dim_padded_;
     const int64_t head_bytes_, page_bytes_;
-    mutable std::mutex mutex_;  // sessions may be dropped from any thread
-    std::vector<Buffer> pages_;
+    mutable std::mutex mutex_;     // sessions may be dropped from any thread
+    std::vector<Buffer> slabs_;    // several pages each, so that they fill huge pages
+    std::vector<uint8_t*> pages_;  // in slabs_
     std::vector<int> references_;
     std::vector<int> free_;
 };

@@ -79,10 +79,12 @@ Matrix::Matrix(Format format, int64_t rows, int64_t columns)
       rows(rows),
       columns(columns),
       blocks(ceil_div(columns, kBlock)),
-      tiles(ceil_div(rows, kTileRows)),
-      data((size_t)(tiles * tile_bytes())) {
-    // Rows beyond the last stay zero; only the last tile can have any.
-    if (rows % kTileRows) std::memset(data.data() + (tiles - 1) * tile_bytes(), 0, (size_t)tile_bytes());
+      tiles(ceil_div(rows, kTileRows)) {}
+
+void Matrix::place(uint8_t* storage) {
+    data = storage;
+    // Only the last tile can have rows that no source fills.
+    if (rows % kTileRows) std::memset(data + (tiles - 1) * tile_bytes(), 0, (size_t)tile_bytes());
 }
 
 void Matrix::pack(ThreadPool& pool, int64_t first_row, int64_t num_rows, Format source_format, const uint8_t* source,
@@ -103,7 +105,7 @@ void Matrix::pack(ThreadPool& pool, int64_t first_row, int64_t num_rows, Format 
         const int64_t end = (first_tile + (last_tile - first_tile) * (chunk + 1) / chunks) * kTileRows;
         for (int64_t row = std::max(begin, first_row); row < std::min(end, first_row + num_rows); ++row) {
             const RowSource from{source + stored_row(row - first_row, rope_head_dim) * row_bytes, columns};
-            pack_row(from, blocks, (int)(row % kTileRows), data.data() + row / kTileRows * tile_bytes());
+            pack_row(from, blocks, (int)(row % kTileRows), data + row / kTileRows * tile_bytes());
         }
     });
 }

@@ -9,9 +9,18 @@ Model::Model(Plan plan) : plan_(std::move(plan)) {
     check(plan_.vocab_size > 0 && !plan_.ops.empty(), "a plan has a vocabulary and operations");
     check(plan_.head_dim > 0 && plan_.head_dim % 8 == 0 && plan_.kv_heads > 0 && plan_.num_layers > 0,
           "head sizes are positive multiples of 8");
+    // One piece of memory for all of them: each alone would round up to a huge page.
+    int64_t bytes = 0;
     for (const auto& spec : plan_.matrices) {
         check(spec.rows > 0 && spec.columns > 0, "a matrix has rows and columns");
         matrices_.emplace_back(spec.format, spec.rows, spec.columns);
+        bytes += round_up(matrices_.back().size(), 64);
+    }
+    weights_ = Buffer((size_t)bytes);
+    uint8_t* place = weights_.data();
+    for (auto& matrix : matrices_) {
+        matrix.place(place);
+        place += round_up(matrix.size(), 64);
     }
     for (auto& spec : plan_.vectors) {
         // Padded by a block, so that whole vectors of lanes can be read.
@@ -77,8 +86,7 @@ Model::Model(Plan plan) : plan_(std::move(plan)) {
 }
 
 int64_t Model::weight_bytes() const {
-    int64_t bytes = 0;
-    for (const auto& m : matrices_) bytes += (int64_t)m.data.size();
+    int64_t bytes = (int64_t)weights_.size();
     for (const auto& v : vectors_) bytes += (int64_t)v.size();
     return bytes;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/check.h"
 #include "runtime/matrix.h"
 #include "runtime/plan.h"
@@ -26,7 +27,8 @@ public:
 
 private:
     Plan plan_;
-    std::vector<Matrix> matrices_;
+    Buffer weights_;
+    std::vector<Matrix> matrices_;  // in weights_
     std::vector<Buffer> vectors_;
 };
 

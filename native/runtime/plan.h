@@ -13,10 +13,10 @@ namespace inferno {
 #define INFERNO_OP_KINDS(X)                                                            \
     X(embed)     /* rows[output] = row `token` of matrix                            */ \
     X(select)    /* rows[output] = the rows of rows[input] whose logits are wanted  */ \
-    X(pack)      /* packs[output] = rows[input]                                     */ \
-    X(rms_norm)  /* packs[output] = rows[input] normalized, times vector            */ \
-    X(silu_mul)  /* packs[output] = silu(rows[input]) * rows[second]                */ \
-    X(linear)    /* rows[output] (+)= packs[input] matrix^T + vector                */ \
+    X(pack)      /* packs[pack] = rows[input]                                       */ \
+    X(rms_norm)  /* packs[pack] = rows[input] normalized, times vector              */ \
+    X(silu_mul)  /* packs[pack] = silu(rows[input]) * rows[second]                  */ \
+    X(linear)    /* rows[output] (+)= packs[pack] matrix^T + vector                 */ \
     X(attention) /* rows[output] = attention(q = input, k = second, v = third)      */
 
 enum class OpKind : uint8_t {
@@ -33,11 +33,11 @@ struct Slice {
 
 struct Op {
     OpKind kind;
-    Slice input, second, third, output;  // row buffers; `input` or `output` of a pack: `pack` below
-    int pack = -1;
-    int matrix = -1, vector = -1;  // vector: norm weight or bias, -1 for none
-    bool accumulate = false;       // linear: add to the output (the residual stream)
-    float epsilon = 0.0f;          // rms_norm
+    Slice input, second, third, output;  // row buffers
+    int pack = -1;                       // packed activations, read by linear and written by others
+    int matrix = -1, vector = -1;        // vector: norm weight or bias, -1 for none
+    bool accumulate = false;             // linear: add to the output (the residual stream)
+    float epsilon = 0.0f;                // rms_norm
     // attention
     int layer = -1, heads = 0, kv_heads = 0, head_dim = 0, rope = -1;
     float scale = 0.0f;

@@ -52,7 +52,7 @@ private:
     std::vector<Candidate> candidates_;
 };
 
-// log p of each of `tokens` under softmax(logits): raw, whatever the sampler's options.
+// log(sum(exp(logits))): a logit minus this is its log probability, whatever the sampler's options.
 double log_sum_exp(const KernelTable& kernels, const float* logits, int64_t n);
 // The `count` most likely, best first.
 std::vector<Candidate> top_logits(const float* logits, int64_t n, int64_t count);

@@ -20,8 +20,19 @@ MAX_SIZE = 1 << 24
 MAX_LAYERS = 1 << 12
 MAX_CONTEXT = (1 << 31) - 1
 
-# Models end their turn with these, and some files name another token as the end of text.
-END_OF_TURN_TOKENS = frozenset({"<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>"})
+# Names of tokens that end a turn. Many files name one of several as the end of text, often not the
+# one that their chat template writes; llama.cpp goes by the same names.
+END_OF_TURN_TOKENS = frozenset(
+    {
+        "<|im_end|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|end|>",
+        "<end_of_turn>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+    }
+)
 
 # Attention kernels handle a head in vectors of eight floats.
 HEAD_DIM_MULTIPLE = 8

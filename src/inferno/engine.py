@@ -30,6 +30,7 @@ from inferno.tokenizer import Tokenizer, tokenizer_for
 from inferno.weights import open_checkpoint
 
 KV_CACHE_TYPES = ("f16",)
+MAX_THREADS = 256  # kMaxThreads in native/base/thread_pool.h
 
 # Rows whose logits are computed at once when all are wanted: 64 x 49,152 floats are 12 MB.
 _LOGITS_ROWS = 64
@@ -106,16 +107,22 @@ class Engine:
             )
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
             raise InvalidOption(f"`threads`: expected an integer, found {threads!r}")
+        if isa is not None and not isinstance(isa, str):
+            raise InvalidOption(f"`isa`: expected a name, found {isa!r}")
         isa = _native.choose_isa(isa if isa is not None else os.environ.get("INFERNO_ISA", ""))
-        pool = _native.ThreadPool(threads if threads is not None else default_threads())
+        threads = threads if threads is not None else default_threads()
+        if not 1 <= threads <= MAX_THREADS:
+            raise InvalidOption(f"`threads`: expected 1 to {MAX_THREADS}, found {threads}")
+        pool = _native.ThreadPool(threads)
         report = progress or (lambda what, done, total: None)
         path = hub.resolve(model, progress=report)
         began = time.perf_counter()  # fetching is not loading
-        entry = CATALOGUE.get(os.fspath(model))
+        entry = CATALOGUE.get(model.lower()) if isinstance(model, str) else None  # as in `hub`
         with open_checkpoint(path) as checkpoint:
             config = checkpoint.config
             if entry is not None:
-                config = replace(config, generation={**entry.sampling, **config.generation})
+                generation = {**entry.sampling, **config.generation}
+                config = replace(config, name=entry.name, generation=generation)
             tokenizer = tokenizer_for(checkpoint)
             if tokenizer.vocab_size > checkpoint.config.vocab_size:
                 raise InvalidCheckpoint(
@@ -146,7 +153,7 @@ class Engine:
         self, prompt: str | Iterable[int], params: SamplingParams | None = None, **overrides: Any
     ) -> Generation:
         """Continue a raw prompt: text in which control tokens count (no template), or ids."""
-        ids = self._prompt_ids(prompt, at_start=True)
+        ids = self._prompt_ids(prompt)
         return self._generation(self.new_session(), ids, self._params(params, overrides))
 
     def chat(
@@ -181,7 +188,7 @@ class Engine:
 
     def score(self, text_or_ids: str | Iterable[int]) -> Score:
         """Return the log probability of each token given those before it."""
-        ids = self._prompt_ids(text_or_ids, at_start=True)
+        ids = self._prompt_ids(text_or_ids)
         logprobs: list[float] = []
         position = 1
         for block in self._logit_blocks(ids):
@@ -235,12 +242,15 @@ class Engine:
             raise InvalidOption(f"`params`: expected SamplingParams, found {params!r}")
         return params.merged(**overrides)
 
-    def _prompt_ids(self, text_or_ids: str | Iterable[int], *, at_start: bool) -> list[int]:
-        if not isinstance(text_or_ids, (str, bytes)):
+    def _prompt_ids(
+        self, text_or_ids: str | Iterable[int], *, previous: int | None = None
+    ) -> list[int]:
+        """Return ids; of text, as it reads after the token `previous` or at the start."""
+        if not isinstance(text_or_ids, (str, bytes, bytearray)):
             return self._checked_ids(text_or_ids)
-        ids = self.tokenizer.encode(text_or_ids, special=True)
+        ids = self.tokenizer.encode(text_or_ids, special=True, previous=previous)
         bos = self.tokenizer.bos_id
-        if at_start and self.tokenizer.adds_bos and bos is not None and ids[:1] != [bos]:
+        if previous is None and self.tokenizer.adds_bos and bos is not None and ids[:1] != [bos]:
             ids = [bos, *ids]
         return ids
 

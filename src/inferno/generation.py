@@ -69,6 +69,7 @@ class Generation:
         self._tokens: list[int] = []
         self._logprobs: list[TokenLogprobs] = []
         self._finish_reason: str | None = None
+        self._failure: Exception | None = None
         self._stats = Stats()
         self._cancelled = False
         self._steps = self._run()
@@ -128,10 +129,18 @@ class Generation:
         return self
 
     def _advance(self) -> bool:
+        if self._failure is not None:
+            raise self._failure  # the steps are over, but not because the text is
         try:
             self._pieces.append(next(self._steps))
         except StopIteration:
             return False
+        except Exception as error:
+            self._failure = error
+            raise
+        except BaseException:  # Ctrl-C
+            self._finish_reason = "cancelled"
+            raise
         return True
 
     # ---- the loop -------------------------------------------------------------------------------
@@ -154,8 +163,8 @@ class Generation:
             return
         sampler = self._sampler()
         stream = TextStream(engine.tokenizer, params.stop, previous=session._tokens[-1])
-        reason = self._limit_reached()
-        while reason is None:
+        reason: str | None = None
+        while (reason := reason or self._limit_reached()) is None:
             session._process()
             logits = session._next_logits[: engine.num_tokens]
             token = sampler.sample(logits, len(session))
@@ -163,12 +172,12 @@ class Generation:
                 reason = "stop"
                 break
             if params.logprobs:
-                self._logprobs.append(self._logprobs_of(token, logits))
+                self._logprobs.append(self._logprobs_of(token, session._next_logits))
             self._tokens.append(token)
             session._append([token])
             sampler.accept(np.array([token], dtype=np.int32), True)
             piece = stream.push(token)
-            reason = "stop" if stream.stopped else self._limit_reached()
+            reason = "stop" if stream.stopped else None
             self._count(prompt_tokens, prefilled)
             if piece:
                 yield piece
@@ -197,8 +206,9 @@ class Generation:
         return None
 
     def _logprobs_of(self, token: int, logits: Floats) -> TokenLogprobs:
-        total = self._session._engine._executor.log_sum_exp(logits)
-        top = _native.top_logits(logits, self._params.logprobs)
+        engine = self._session._engine
+        total = engine._executor.log_sum_exp(logits)
+        top = _native.top_logits(logits[: engine.num_tokens], self._params.logprobs)
         return TokenLogprobs(
             token, float(logits[token]) - total, tuple((i, logit - total) for i, logit in top)
         )

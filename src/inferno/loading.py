@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +26,19 @@ Progress = Callable[[str, int, int], None]
 
 PAGE_POSITIONS = 64  # kPagePositions in native/kernels/table.h
 
+
+class PackedFormat(NamedTuple):
+    """A format of the native core; bytes of a stored block of 32, and of a packed 16 x 32."""
+
+    name: str
+    activation: str  # what its matrices read: "q8" or "f32"
+    block_bytes: int
+    tile_block_bytes: int
+    encodes: bool  # floats can be quantized to it
+
+
+_FORMATS = {f.name: f for f in map(PackedFormat._make, _native.formats())}
 _FLOAT_FORMATS = ("f32", "f16", "bf16")
-_FORMATS = {
-    name: (activation, block_bytes, tile_bytes, encodes)
-    for name, activation, block_bytes, tile_bytes, encodes in _native.formats()
-}
 # The embedding is read a row at a time, so its size costs no speed; tied, it is the head too, and
 # the head's errors reach every logit undamped.
 _EMBEDDING_FORMAT = {"q4_0": "q8_0"}
@@ -40,7 +49,7 @@ _SCRATCH_BYTES = 64 << 20
 
 def weight_choices() -> list[str]:
     """Return what `weights=` can be: the formats that floats can be quantized to while loading."""
-    return [name for name, (*_, encodes) in _FORMATS.items() if encodes]
+    return [f.name for f in _FORMATS.values() if f.encodes]
 
 
 @dataclass(frozen=True)
@@ -73,11 +82,10 @@ def load_model(
     formats = _Formats(checkpoint, weights)
     graph = Graph()
     build_of(c.model_type)(graph, c, Parameters())
-    program = lower(graph.tensors, formats.of)
+    program = lower(graph.tensors, formats.of, {f.name: f.activation for f in _FORMATS.values()})
     _check_shapes(checkpoint, program)
     pages = _native.PagePool(c.num_hidden_layers, c.num_key_value_heads, c.head_dim)
-    weight_bytes = _weight_bytes(program)
-    context = _fitting_context(c, weight_bytes, pages.bytes_per_position, context)
+    context = _fitting_context(c, program, pages.bytes_per_position, context)
     model = _native.Model(_plan(checkpoint, program))
     _pack(checkpoint, program, model, threads, progress)
     sizes: dict[str, int] = {}
@@ -149,12 +157,13 @@ def _check_shapes(checkpoint: Checkpoint, program: Program) -> None:
 
 def _weight_bytes(program: Program) -> int:
     return sum(
-        -(-m.rows // 16) * -(-m.columns // 32) * _FORMATS[m.format][2] for m in program.matrices
+        -(-m.rows // 16) * -(-m.columns // 32) * _FORMATS[m.format].tile_block_bytes
+        for m in program.matrices
     )
 
 
 def _fitting_context(
-    c: ModelConfig, weight_bytes: int, position_bytes: int, asked: int | None
+    c: ModelConfig, program: Program, position_bytes: int, asked: int | None
 ) -> int:
     """Return the context to offer: what was asked, or as much of the model's as fits in memory."""
     longest = c.max_position_embeddings
@@ -166,6 +175,7 @@ def _fitting_context(
             hint=f"the model was trained on {longest:,} positions",
         )
     wanted = asked if asked is not None else longest
+    weight_bytes = _weight_bytes(program)
     memory = available_memory()
     if memory is None:
         return wanted
@@ -175,13 +185,13 @@ def _fitting_context(
         return wanted
     needed = weight_bytes + _SCRATCH_BYTES + position_bytes * (wanted if asked else PAGE_POSITIONS)
     if asked is not None or fits < PAGE_POSITIONS:
+        remedies = [f"load with context={fits}"] if fits >= PAGE_POSITIONS else []
+        if any(m.format in _FLOAT_FORMATS for m in program.matrices):
+            remedies.append('quantize while loading (weights="q4_0")')
         raise OutOfMemory(
             f"Model `{c.name}`: expected {_megabytes(needed)} of free memory for weights and "
             f"cache, found {_megabytes(memory)}",
-            hint=f'load with context={fits:,}, with smaller weights (weights="q4_0"), or free some '
-            "memory"
-            if fits >= PAGE_POSITIONS
-            else 'load with smaller weights (weights="q4_0"), a smaller model, or free some memory',
+            hint=", ".join([*remedies, "pick a smaller model, or free some memory"]),
         )
     return int(fits)
 

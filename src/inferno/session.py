@@ -57,7 +57,8 @@ class Session:
         Raises:
             ContextFull: they do not fit; nothing was appended.
         """
-        ids = self._engine._prompt_ids(text_or_ids, at_start=not self._tokens)
+        previous = self._tokens[-1] if self._tokens else None
+        ids = self._engine._prompt_ids(text_or_ids, previous=previous)
         self._append(ids)
         return self._process()
 

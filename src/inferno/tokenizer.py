@@ -16,6 +16,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from inferno.config import END_OF_TURN_TOKENS
 from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText, UnsupportedModel
 
 if TYPE_CHECKING:
@@ -28,18 +29,6 @@ BYTE_PIECE = re.compile(r"<0x([0-9A-F]{2})>")
 
 # `tokenizer.ggml.token_type`, as llama.cpp numbers them.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
-
-# Names of tokens that end a turn. Many GGUF files name one of several as `eos_token_id`, often not
-# the one that their chat template writes; llama.cpp goes by the same names.
-END_OF_TURN = (
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-)
 
 # Deriving merges tries every cut of every piece. Real vocabularies cost under 10 million steps.
 MAX_MERGE_WORK = 1_000_000_000
@@ -283,7 +272,9 @@ class Tokenizer:
             *(keys.token_id(name, len(texts)) for name in ("eot_token_id", "eom_token_id")),
         ]
         ends += [
-            vocab[text] for text in END_OF_TURN if text in vocab and kinds[vocab[text]] == CONTROL
+            vocab[text]
+            for text in sorted(END_OF_TURN_TOKENS)
+            if text in vocab and kinds[vocab[text]] == CONTROL
         ]
         return cls(
             backend,

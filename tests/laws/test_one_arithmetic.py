@@ -8,7 +8,6 @@ other sequences shared the pass. One run of the scalar kernels with one thread i
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import checkpoints
 import engines
 from inferno import Engine, _native
 
@@ -201,7 +199,7 @@ def test_company_does_not_change_sampled_tokens(model_of: dict[str, Path]) -> No
 
 @pytest.mark.real_model
 def test_the_default_model_is_the_same_bytes_everywhere() -> None:
-    path = checkpoints_of_the_default_model()
+    path = engines.default_model()
     ids = engines.random_ids(9, 49_152)
     specification = None
     for isa in ISAS:

@@ -34,7 +34,7 @@ void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token)
     alignas(64) float acc[T][kTileRows] = {};
     for (int64_t b = 0; b < a.blocks; ++b) {
         // Two kilobytes ahead, line by line: the hardware prefetcher alone stops at each 4 KB page, and
-        // four tokens' arithmetic leaves it too far behind (12 against 19 GB/s; lab notebook).
+        // four tokens' arithmetic leaves it too far behind (12 against 19 GB/s; docs/lab-notebook.md).
         const char* ahead = (const char*)(w + b) + 2304;
         for (size_t line = 0; line < sizeof(W); line += 64) Isa::prefetch(ahead + line);
         Format::template step<Isa, T>(w[b], xs[b], acc);

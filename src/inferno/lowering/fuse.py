@@ -95,6 +95,8 @@ def fold_residuals(tensors: list[Tensor]) -> list[Tensor]:
         if tensor.kind != "add":
             continue
         stream, product = tensor.inputs
+        if product.kind != "linear":
+            stream, product = product, stream
         if product.kind == "linear" and uses[product] == 1 and last_use[stream] == i:
             replacements[product] = []
             replacements[tensor] = [

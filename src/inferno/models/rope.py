@@ -10,8 +10,8 @@ from inferno.config import ModelConfig
 from inferno.errors import UnsupportedModel
 from inferno.graph import Floats
 
-# Decimal's powers are correctly rounded, so the frequencies are the same bits on every system;
-# libm's pow is not. 30 digits are far more than the 8 that remain.
+# Decimal computes the same digits on every system, which libm's pow does not. 30 digits are far
+# more than the 8 that remain.
 _CONTEXT = Context(prec=30)
 
 

@@ -1,0 +1,78 @@
+"""What Python and the native core both say must be the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from inferno import Engine, InvalidOption, _native, engine, loading
+from inferno.lowering.operations import ACTIVATION_OF
+from inferno.weights import FORMATS, SUPPORTED_FORMATS
+from reference import quantization
+
+NATIVE = {name: rest for name, *rest in _native.formats()}
+SOURCE = Path(__file__).parents[2] / "native"
+
+each_format = pytest.mark.parametrize("format", NATIVE)
+
+
+def constant(header: str, name: str) -> int:
+    """Read an integer constant of a native header."""
+    text = (SOURCE / header).read_text("utf-8")
+    found = re.search(rf"constexpr int(?:64_t)? {name} = (\d+);", text)
+    assert found, f"{header} has no {name}"
+    return int(found[1])
+
+
+def test_files_may_hold_what_kernels_can_multiply() -> None:
+    assert len(set(SUPPORTED_FORMATS)) == len(SUPPORTED_FORMATS)
+    assert set(SUPPORTED_FORMATS) == set(NATIVE) == set(quantization.FORMATS)
+
+
+@each_format
+def test_a_stored_block_has_one_size(format: str) -> None:
+    _, block_bytes, _, _ = NATIVE[format]
+    weights = 32
+    assert FORMATS[format].nbytes((weights,)) == block_bytes
+    assert quantization.row_bytes(format, weights) == block_bytes
+
+
+@each_format
+def test_packing_adds_nothing_to_a_block(format: str) -> None:
+    _, block_bytes, tile_block_bytes, _ = NATIVE[format]
+    assert tile_block_bytes == 16 * block_bytes
+
+
+@each_format
+def test_lowering_packs_activations_as_the_kernels_read_them(format: str) -> None:
+    activation, *_ = NATIVE[format]
+    assert ACTIVATION_OF.get(format, "q8") == activation
+
+
+def test_weights_can_become_what_floats_are_quantized_to() -> None:
+    assert loading.weight_choices() == [name for name, (*_, encodes) in NATIVE.items() if encodes]
+    assert set(loading._FLOAT_FORMATS) <= set(loading.weight_choices())
+
+
+def test_a_page_has_as_many_positions_on_both_sides() -> None:
+    assert constant("kernels/table.h", "kPagePositions") == loading.PAGE_POSITIONS
+    one_page = _native.PagePool(1, 1, 16)
+    assert one_page.bytes_per_position == 2 * 16 * 2  # keys and values of f16
+    assert one_page.allocated_bytes == 0
+
+
+def test_the_most_threads_are_as_many_on_both_sides(llama_gguf: Path) -> None:
+    assert constant("base/thread_pool.h", "kMaxThreads") == engine.MAX_THREADS
+    with pytest.raises(InvalidOption, match=f"1 to {engine.MAX_THREADS}, found"):
+        _native.ThreadPool(engine.MAX_THREADS + 1)
+    with pytest.raises(InvalidOption, match=f"1 to {engine.MAX_THREADS}, found"):
+        Engine.load(llama_gguf, threads=engine.MAX_THREADS + 1)
+
+
+def test_every_operation_of_a_lowered_model_exists(llama_gguf: Path) -> None:
+    text = (SOURCE / "runtime/plan.h").read_text("utf-8")
+    kinds = re.findall(r"^    X\((\w+)\)", text, re.M)
+    program = Engine.load(llama_gguf, threads=1)._loaded.program
+    assert {op.kind for op in program.operations} == set(kinds)

@@ -1,0 +1,154 @@
+"""The laws of ARCHITECTURE.md that say who knows whom, read off the source."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src/inferno"
+FILES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+NETWORK = {"ftplib", "http", "httpx", "requests", "smtplib", "socket", "socketserver", "ssl"}
+NETWORK |= {"aiohttp", "asyncio", "telnetlib", "urllib", "urllib3", "webbrowser", "xmlrpc"}
+PROCESSES = {"multiprocessing", "pip", "pty", "subprocess"}
+# What starts other programs without an import of its own.
+PROCESS_CALLS = ("exec", "fork", "popen", "posix_spawn", "spawn", "system")
+
+
+def imports_of(name: str) -> set[str]:
+    """List what a module imports, wherever in it: `inferno.x` as `x`, everything else in full."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(FILES[name].read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name}: imports are absolute"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {imported.removeprefix("inferno.") for imported in found}
+
+
+def room_of(imported: str) -> str:
+    """Return the file or folder of the package that an import enters, or the library's name."""
+    return imported.split(".")[0]
+
+
+def importers_of(room: str) -> set[str]:
+    return {name for name in FILES if room in map(room_of, imports_of(name))}
+
+
+def names_in(room: str) -> list[str]:
+    found = [name for name in FILES if room_of(name) == room]
+    assert found, f"there is no {room}"
+    return found
+
+
+def rooms_known_to(room: str) -> set[str]:
+    """List the other rooms of the package that `room` imports from."""
+    known = {room_of(imported) for name in names_in(room) for imported in imports_of(name)}
+    return known & {room_of(name) for name in FILES} - {room, ""}
+
+
+def test_the_reader_of_imports_sees_them() -> None:
+    """The absences below are worth as much as the eye that looks for them."""
+    assert {"hub", "_native", "chat.ChatTemplate"} <= imports_of("engine")
+    assert "generation.Generation" in imports_of("session")  # inside a function
+    assert rooms_known_to("lowering") >= {"graph"}
+    assert {"numpy", "inferno"}.isdisjoint(FILES)
+
+
+def test_only_loading_session_engine_and_generation_know_the_native_core() -> None:
+    assert importers_of("_native") == {"loading", "session", "engine", "generation"}
+
+
+def test_only_hub_uses_the_network_and_other_programs() -> None:
+    for name in FILES:
+        imported = set(map(room_of, imports_of(name)))
+        assert not imported & NETWORK, name
+        if name != "hub":
+            assert not imported & PROCESSES, name
+    assert "subprocess" in imports_of("hub")
+
+
+def test_nobody_starts_programs_through_os() -> None:
+    for name, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                starts = node.value.id == "os" and node.attr.startswith(PROCESS_CALLS)
+                assert not starts, (name, node.lineno)
+
+
+# What a room may import of the package, beside `errors` and `excerpt`.
+ALLOWED = {
+    "catalogue": set(),
+    "config": {"models", "options"},
+    "excerpt": set(),
+    "graph": set(),
+    "hub": {"catalogue"},
+    "lowering": {"graph"},
+    "machine": set(),
+    "models": {"config", "graph"},
+    "options": set(),
+    "pre_tokenizers": set(),
+    "scoring": {"graph"},
+    "template_environment": set(),
+    "text_stream": {"tokenizer"},
+    "weights": {"config"},
+}
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_a_room_knows_few_others(room: str) -> None:
+    assert rooms_known_to(room) - {"errors", "excerpt"} <= ALLOWED[room]
+
+
+def test_models_know_no_weights_engine_or_native_core() -> None:
+    known = rooms_known_to("models")
+    assert known.isdisjoint({"weights", "loading", "lowering", "engine", "session", "machine"})
+    assert importers_of("_native").isdisjoint(names_in("models"))
+
+
+def test_weights_know_no_models_lowering_or_engine() -> None:
+    assert rooms_known_to("weights").isdisjoint({"models", "lowering", "loading", "engine"})
+
+
+def test_tokenizer_and_chat_know_no_model() -> None:
+    strangers = {"models", "lowering", "loading", "engine", "session", "generation", "machine"}
+    for room in ("tokenizer", "chat", "text_stream"):
+        assert rooms_known_to(room).isdisjoint(strangers), room
+
+
+def test_session_knows_no_text() -> None:
+    assert rooms_known_to("session").isdisjoint({"tokenizer", "chat", "text_stream"})
+
+
+def test_nobody_imports_the_command_line() -> None:
+    assert importers_of("cli") - set(names_in("cli")) == {"__main__"}
+
+
+def test_the_command_line_knows_no_tensors() -> None:
+    strangers = {"weights", "models", "lowering", "loading", "graph", "session", "generation"}
+    assert rooms_known_to("cli").isdisjoint(strangers | {"engine"})
+    for name in names_in("cli"):
+        assert "numpy" not in map(room_of, imports_of(name)), name
+
+
+def test_errors_import_nothing() -> None:
+    assert imports_of("errors") == {"__future__.annotations"}
+
+
+def test_every_import_is_of_the_standard_library_or_declared() -> None:
+    """A package that happens to be installed here is none that users have."""
+    declared = {"jinja2", "nanobind", "numpy", "platformdirs", "prompt_toolkit", "rich"}
+    declared |= {"tokenizers", "typer", "inferno", "_native"}
+    ours = {room_of(name) for name in FILES}
+    public = {"Engine", "Generation", "Session", "Stats"}  # `from inferno import Engine`
+    for name in FILES:
+        for imported in imports_of(name):
+            room = room_of(imported)
+            known = room in declared | ours | public or room in sys.stdlib_module_names
+            assert known, f"{name} imports {imported}"

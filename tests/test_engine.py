@@ -1,0 +1,390 @@
+"""The engine: what loading takes and refuses, logits, scores, prompts and chats."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import checkpoints
+import engines
+from inferno import (
+    ContextFull,
+    Engine,
+    InfernoError,
+    InvalidCheckpoint,
+    InvalidOption,
+    InvalidText,
+    ModelNotFound,
+    SamplingParams,
+    _native,
+)
+from reference import forward
+
+GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 20}
+
+
+@pytest.fixture(scope="module")
+def engine(stories_gguf: Path) -> Engine:
+    return engines.load(stories_gguf)
+
+
+@pytest.fixture(scope="module")
+def padded(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    """A model whose embedding has 80 rows that its tokenizer knows nothing of."""
+    path = tmp_path_factory.mktemp("padded")
+    return engines.load(checkpoints.tiny_llama(path, vocab=checkpoints.VOCAB_SIZE + 80))
+
+
+# ---- loading --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [0, -1, 257, 10**30, -(10**30), True, 2.0, "2", [2]])
+def test_an_absurd_number_of_threads_is_refused(stories_gguf: Path, threads: Any) -> None:
+    with pytest.raises(InvalidOption, match="`threads`"):
+        Engine.load(stories_gguf, threads=threads)
+
+
+@pytest.mark.parametrize("threads", ["0", "-3", "two", str(10**30)])
+def test_an_absurd_number_of_threads_in_the_environment_is_refused(
+    stories_gguf: Path, monkeypatch: pytest.MonkeyPatch, threads: str
+) -> None:
+    monkeypatch.setenv("INFERNO_THREADS", threads)
+    with pytest.raises(InvalidOption):
+        Engine.load(stories_gguf)
+    assert Engine.load(stories_gguf, threads=1).threads == 1
+
+
+@pytest.mark.parametrize("isa", ["sse9", "AVX2", " scalar", 5, ["scalar"], b"scalar"])
+def test_an_impossible_instruction_set_is_refused(stories_gguf: Path, isa: Any) -> None:
+    with pytest.raises(InvalidOption):
+        Engine.load(stories_gguf, threads=1, isa=isa)
+
+
+def test_the_environment_chooses_the_instruction_set(
+    stories_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INFERNO_ISA", "scalar")
+    assert engines.load(stories_gguf).isa == "scalar"
+    best = _native.isas()[0]
+    assert engines.load(stories_gguf, isa=best).isa == best
+    monkeypatch.setenv("INFERNO_ISA", "")
+    assert engines.load(stories_gguf).isa == best
+    monkeypatch.setenv("INFERNO_ISA", "sse9")
+    with pytest.raises(InvalidOption, match="`sse9`.*scalar"):
+        engines.load(stories_gguf)
+
+
+@pytest.mark.parametrize("kv_cache", ["q8_0", "F16", "", None, 16, ["f16"]])
+def test_another_type_of_cache_is_refused(stories_gguf: Path, kv_cache: Any) -> None:
+    with pytest.raises(InvalidOption, match="`kv_cache`"):
+        Engine.load(stories_gguf, threads=1, kv_cache=kv_cache)
+
+
+def test_a_model_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    for name in (str(tmp_path / "no.gguf"), "smollm3-9000b", tmp_path / "no.gguf"):
+        with pytest.raises(ModelNotFound):
+            engines.load(name)  # type: ignore[arg-type]
+
+
+def test_a_path_may_be_a_string_or_a_path(stories_gguf: Path) -> None:
+    by_string = engines.load(str(stories_gguf)).logits([1, 2])  # type: ignore[arg-type]
+    assert by_string.tobytes() == engines.load(stories_gguf).logits([1, 2]).tobytes()
+
+
+def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
+    checkpoints.tiny_llama(tmp_path, vocab=100)
+    with pytest.raises(InvalidCheckpoint, match="at most 100 tokens.*found 320"):
+        engines.load(tmp_path)
+
+
+def test_loading_reports_its_progress(stories_gguf: Path) -> None:
+    reports: list[tuple[str, int, int]] = []
+    engines.load(stories_gguf, progress=lambda *report: reports.append(report))
+    assert reports
+    done = [done for what, done, total in reports if what == "loading"]
+    assert done == sorted(done)
+    assert reports[-1][1] == reports[-1][2] > 1_000_000
+
+
+def test_an_error_of_the_caller_s_progress_is_passed_on(stories_gguf: Path) -> None:
+    def stop(what: str, done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        engines.load(stories_gguf, progress=stop)
+
+
+def test_memory_is_counted(engine: Engine) -> None:
+    stored = sum(tensor.nbytes for tensor in checkpoints.stories_tensors()[1].values())
+    assert stored <= engine.memory.weights <= 1.1 * stored  # packed rows come in sixteens
+    c = engine.config
+    padded_head_dim = -(-c.head_dim // 16) * 16
+    numbers = 2 * c.num_hidden_layers * c.num_key_value_heads * padded_head_dim
+    assert engine.memory.kv_cache_per_token == 2 * numbers  # f16
+    engine.logits([1])
+    assert engine.memory.scratch > 0
+
+
+def test_an_engine_outlives_its_file(tmp_path: Path, stories_gguf: Path) -> None:
+    copy = tmp_path / "copy.gguf"
+    shutil.copy(stories_gguf, copy)
+    engine = engines.load(copy)
+    expected = engine.logits([1, 2, 3]).tobytes()
+    copy.unlink()
+    assert engine.logits([1, 2, 3]).tobytes() == expected
+
+
+# ---- logits and scores ----------------------------------------------------------------------------
+
+
+def test_logits_are_one_row_of_the_vocabulary_an_id(engine: Engine) -> None:
+    for count in (1, 2, 63, 64, 65, 130):
+        logits = engine.logits(engines.random_ids(count, 512))
+        assert (logits.shape, logits.dtype) == ((count, 512), np.float32)
+    assert engine.logits([]).shape == (0, 512)
+
+
+def test_logits_of_a_prefix_are_a_prefix_of_the_logits(engine: Engine) -> None:
+    ids = engines.random_ids(130, 512)
+    whole = engine.logits(ids)
+    for count in (1, 64, 65, 129):
+        assert engine.logits(ids[:count]).tobytes() == whole[:count].tobytes()
+
+
+def test_logits_belong_to_the_caller(engine: Engine) -> None:
+    first = engine.logits([1, 2])
+    copy = first.copy()
+    engine.logits([3, 4])
+    assert first.tobytes() == copy.tobytes()
+    first[:] = 0
+
+
+@pytest.mark.parametrize(
+    "ids", [[512], [-1], [2**31], [10**30], [0.0], [True], ["a"], "abc", 5, None, [[1]]]
+)
+def test_ids_that_are_none_are_refused_and_the_engine_goes_on(engine: Engine, ids: Any) -> None:
+    with pytest.raises(InvalidOption, match="Token id"):
+        engine.logits(ids)
+    assert engine.logits([1]).shape == (1, 512)
+
+
+def test_more_ids_than_the_context_are_refused(engine: Engine) -> None:
+    for ask in (engine.logits, engine.score, engine.generate):
+        with pytest.raises(ContextFull):
+            ask([1] * (engine.context + 1))
+
+
+def test_a_score_is_the_log_probability_of_each_token(engine: Engine) -> None:
+    ids = engines.random_ids(100, 512)
+    score = engine.score(ids)
+    rows = forward.log_probabilities(engine.logits(ids))
+    expected = rows[np.arange(99), ids[1:]]
+    assert score.ids == tuple(ids)
+    assert (score.logprobs.shape, score.logprobs.dtype) == ((99,), np.float32)
+    np.testing.assert_allclose(score.logprobs, expected, atol=1e-5)
+    assert score.perplexity == pytest.approx(math.exp(-expected.mean()), rel=1e-5)
+
+
+def test_a_score_of_text_starts_with_bos(engine: Engine) -> None:
+    score = engine.score("Once upon a time")
+    assert score.ids[0] == engine.tokenizer.bos_id
+    assert score.logprobs.tobytes() == engine.score(list(score.ids)).logprobs.tobytes()
+    assert score.perplexity < 10 < engine.score("tnwe pue zm aotcOi").perplexity
+
+
+def test_too_little_to_score_has_no_perplexity(engine: Engine) -> None:
+    for little in ([], [5], ""):
+        score = engine.score(little)
+        assert score.logprobs.shape == (0,)
+        assert math.isnan(score.perplexity)
+
+
+def test_a_score_and_the_logprobs_of_a_generation_agree(padded: Engine) -> None:
+    ids = [5, 6, 7]
+    generation = padded.generate(ids, logprobs=1, ignore_eos=True, temperature=1, max_tokens=20)
+    score = padded.score([*ids, *generation.tokens]).logprobs[len(ids) - 1 :]
+    assert [entry.logprob for entry in generation.logprobs] == pytest.approx(score.tolist())
+
+
+# ---- prompts --------------------------------------------------------------------------------------
+
+
+def test_text_and_its_ids_are_the_same_prompt(engine: Engine) -> None:
+    ids = [1, *engine.tokenizer.encode("Once upon", special=True)]
+    expected = engine.generate("Once upon", **GREEDY).tokens
+    for prompt in (ids, tuple(ids), np.array(ids), iter(ids), b"Once upon", "<s>Once upon"):
+        assert engine.generate(prompt, **GREEDY).tokens == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "error"),
+    [
+        (b"\xe6\xad", InvalidText),
+        ("\ud83e", InvalidText),
+        ([512], InvalidOption),
+        ([-1], InvalidOption),
+        (None, InvalidOption),
+        (3.5, InvalidOption),
+    ],
+)
+def test_a_prompt_that_is_none_is_refused_at_once(
+    engine: Engine, prompt: Any, error: type[InfernoError]
+) -> None:
+    with pytest.raises(error):
+        engine.generate(prompt)
+    with pytest.raises(error):
+        engine.score(prompt)
+    assert engine.generate("Once", **GREEDY).text
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_ids_that_no_token_has_are_never_sampled(padded: Engine, greedy: bool) -> None:
+    """Unused rows of a padded embedding are no tokens, whatever their logits."""
+    assert padded.num_tokens == checkpoints.VOCAB_SIZE < padded.config.vocab_size
+    ids = engines.random_ids(6, padded.config.vocab_size, seed=2)
+    assert (padded.logits(ids).argmax(axis=1) >= padded.num_tokens).any()
+    hot = {"temperature": 0} if greedy else {"temperature": 100, "top_k": 0, "top_p": 1, "min_p": 0}
+    for id in ids:
+        generation = padded.generate([id], max_tokens=20, ignore_eos=True, seed=1, **hot)
+        assert len(generation.tokens) == 20
+        assert max(generation.tokens) < padded.num_tokens
+
+
+def test_a_prompt_may_end_with_an_id_that_no_token_has(padded: Engine) -> None:
+    last = padded.config.vocab_size - 1
+    generation = padded.generate([5, last], temperature=0, max_tokens=5, ignore_eos=True)
+    assert len(generation.tokens) == 5
+    assert generation.text.encode()
+
+
+# ---- params ---------------------------------------------------------------------------------------
+
+
+def test_the_model_replaces_defaults_and_the_caller_replaces_both(
+    tmp_path: Path, llama_directory: Path
+) -> None:
+    shutil.copytree(llama_directory, tmp_path, dirs_exist_ok=True)
+    sampling = {"do_sample": True, "temperature": 0.3, "top_k": 7, "eos_token_id": 2}
+    (tmp_path / "generation_config.json").write_text(json.dumps(sampling))
+    engine = engines.load(tmp_path)
+    params = engine._params(None, {})
+    assert (params.temperature, params.top_k, params.top_p) == (0.3, 7, SamplingParams().top_p)
+    assert engine._params(None, {"top_k": 9}) == params.merged(top_k=9)
+    mine = SamplingParams(min_p=0.1)
+    assert engine._params(mine, {"seed": 1}) == mine.merged(seed=1)
+
+
+def test_a_generation_config_that_samples_nothing_is_greedy(
+    tmp_path: Path, llama_directory: Path
+) -> None:
+    shutil.copytree(llama_directory, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "generation_config.json").write_text('{"do_sample": false}')
+    engine = engines.load(tmp_path)
+    prompt = "the cat"
+    expected = engine.generate(prompt, ignore_eos=True, **GREEDY).tokens
+    assert engine.generate(prompt, ignore_eos=True, max_tokens=20).tokens == expected
+
+
+def test_a_path_that_is_spelled_like_a_catalogue_name_is_no_catalogue_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llama_directory: Path
+) -> None:
+    shutil.copytree(llama_directory, tmp_path / "smollm2-135m-instruct")
+    monkeypatch.chdir(tmp_path)
+    engine = engines.load(Path("smollm2-135m-instruct"))
+    assert engine.config.generation == engines.load(llama_directory).config.generation
+
+
+# ---- chat -----------------------------------------------------------------------------------------
+
+
+def test_a_text_is_the_message_of_a_user(engine: Engine) -> None:
+    by_text = engine.chat("Tell me a story.", **GREEDY)
+    by_message = engine.chat([{"role": "user", "content": "Tell me a story."}], **GREEDY)
+    by_prompt = engine.generate("<|user|>\nTell me a story.</s>\n<|assistant|>\n", **GREEDY)
+    assert by_text.tokens == by_message.tokens == by_prompt.tokens
+    assert by_text.stats.prompt_tokens == by_prompt.stats.prompt_tokens
+
+
+def test_a_chat_that_goes_on_processes_only_what_is_new(engine: Engine) -> None:
+    session = engine.new_session()
+    messages = [{"role": "user", "content": "Tell me a story of a cat."}]
+    first = engine.chat(messages, session=session, **GREEDY)
+    messages.append({"role": "assistant", "content": first.text})
+    messages.append({"role": "user", "content": "And then?"})
+    second = engine.chat(messages, session=session, **GREEDY)
+    assert second.stats.cached_tokens >= first.stats.prompt_tokens
+    assert second.text == engine.chat(messages, **GREEDY).text
+
+
+def test_the_same_chat_again_processes_one_token(engine: Engine) -> None:
+    session = engine.new_session()
+    first = engine.chat("Tell me a story.", session=session, **GREEDY)
+    assert first.text
+    again = engine.chat("Tell me a story.", session=session, **GREEDY)
+    assert again.text == first.text
+    assert again.stats.cached_tokens == again.stats.prompt_tokens - 1
+
+
+def test_another_chat_in_the_same_session_is_as_if_alone(engine: Engine) -> None:
+    session = engine.new_session()
+    assert engine.chat("Tell me a story.", session=session, **GREEDY).text
+    found = engine.chat("Who is Lily?", session=session, **GREEDY).text
+    assert found == engine.chat("Who is Lily?", **GREEDY).text
+
+
+def test_a_session_of_another_engine_is_refused(engine: Engine, stories_gguf: Path) -> None:
+    stranger = engines.load(stories_gguf).new_session()
+    with pytest.raises(InvalidOption, match="`session`"):
+        engine.chat("Hello", session=stranger)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [None, [], 5, [5], ["hello"], [{}], [{"role": "user"}], [{"content": "a"}], {"role": "user"}],
+)
+def test_messages_that_are_none_are_refused(engine: Engine, messages: Any) -> None:
+    with pytest.raises(InfernoError):
+        engine.chat(messages, **GREEDY)
+
+
+def test_embeddings_are_not_there_yet(engine: Engine) -> None:
+    with pytest.raises(InvalidOption, match="`embed`"):
+        engine.embed(["text"])
+
+
+# ---- company --------------------------------------------------------------------------------------
+
+
+def test_two_engines_of_one_file_do_not_know_each_other(stories_gguf: Path) -> None:
+    a, b = engines.load(stories_gguf), engines.load(stories_gguf, isa="scalar", threads=2)
+    expected = a.generate("Once", **GREEDY).text
+    stream = iter(a.generate("Once", **GREEDY))
+    text = next(stream)
+    assert b.generate("Once", **GREEDY).text == expected
+    del b
+    assert text + "".join(stream) == expected
+
+
+def test_python_threads_may_all_ask_for_logits_at_once(engine: Engine) -> None:
+    ids = [engines.random_ids(100, 512, seed=seed) for seed in range(4)]
+    expected = [engine.logits(i).tobytes() for i in ids]
+    wrong: list[int] = []
+
+    def ask(number: int) -> None:
+        for _ in range(10):
+            if engine.logits(ids[number]).tobytes() != expected[number]:
+                wrong.append(number)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

@@ -1,0 +1,171 @@
+"""SamplingParams: what it takes, what it refuses by name, how the caller's values are merged."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from inferno import InvalidOption, SamplingParams
+
+FIELDS = {field.name: field for field in dataclasses.fields(SamplingParams)}
+
+# What is absurd whatever the field: no field takes a set, an object or a complex number.
+ANYWHERE = [{1, 2}, object(), 1j, b"1", math.nan, -math.nan, math.inf, -math.inf]
+HUGE = 10**400  # an integer that no float can hold
+
+ABSURD: dict[str, list[Any]] = {
+    "temperature": [-1, -1e-9, 101, HUGE, -HUGE, "0.8", True, None, [0.8]],
+    "top_k": [-1, 2**31, HUGE, 1.0, "40", True, None],
+    "top_p": [0, 0.0, -0.1, 1.0001, HUGE, "0.95", True, None],
+    "min_p": [-0.1, 1.0001, HUGE, "0.05", True, None],
+    "repetition_penalty": [0, -1, 101, HUGE, "1", True, None],
+    "presence_penalty": [-101, 101, HUGE, -HUGE, "0", True, None],
+    "frequency_penalty": [-101, 101, HUGE, -HUGE, "0", True, None],
+    "logit_bias": [
+        {-1: 1},
+        {2**31: 1},
+        {HUGE: 1},
+        {1.0: 1},
+        {True: 1},
+        {None: 1},
+        {"one": 1},
+        {"": 1},
+        {"9" * 5000: 1},
+        {1: -101},
+        {1: 101},
+        {1: HUGE},
+        {1: math.nan},
+        {1: math.inf},
+        {1: "1"},
+        {1: None},
+        {1: True},
+        [(1, 1.0)],
+        "1",
+        None,
+        5,
+    ],
+    "seed": [-1, 2**64, HUGE, 1.0, "1", True],
+    "max_tokens": [-1, 2**31, HUGE, 1.0, "1", True],
+    "stop": ["", [""], ["a", ""], [b"a"], [5], [None], 5, True, {"a": 1}, None],
+    "ignore_eos": [0, 1, "true", None],
+    "logprobs": [-1, 21, HUGE, 1.0, "1", True, None],
+    "speculation": ["on", "", "AUTO", 1, True, None, ["auto"], {}],
+    "json_schema": [{}, {"type": "object"}, True, 0],
+    "regex": ["", "a*"],
+    "grammar": ["", "root ::= "],
+}
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(name, value, id=f"{name}-{str(value)[:20]!r}")
+        for name, values in ABSURD.items()
+        for value in [*values, *ANYWHERE]
+    ]
+
+
+def test_every_field_is_tried_with_absurd_values() -> None:
+    assert set(ABSURD) == set(FIELDS)
+
+
+@pytest.mark.parametrize(("name", "value"), cases())
+def test_an_absurd_value_is_an_error_that_names_the_field(name: str, value: Any) -> None:
+    for make in (SamplingParams, SamplingParams().merged):
+        with pytest.raises(InvalidOption) as caught:
+            make(**{name: value})
+        assert f"`{name}" in caught.value.message
+        assert len(caught.value.message) < 1000
+
+
+SOUND: dict[str, list[Any]] = {
+    "temperature": [0, 0.0, 1e-30, 1, 100],
+    "top_k": [0, 1, 2**31 - 1],
+    "top_p": [1e-9, 0.5, 1, 1.0],
+    "min_p": [0, 0.5, 1],
+    "repetition_penalty": [0.1, 1, 100],
+    "presence_penalty": [-100, 0, 100],
+    "frequency_penalty": [-100, 0, 100],
+    "logit_bias": [{}, {0: -100, 2**31 - 1: 100}],
+    "seed": [None, 0, 2**64 - 1],
+    "max_tokens": [None, 0, 2**31 - 1],
+    "stop": [(), ("a",), ("a", "b" * 10_000)],
+    "ignore_eos": [True, False],
+    "logprobs": [0, 20],
+    "speculation": ["auto", "off"],
+    "json_schema": [None],
+    "regex": [None],
+    "grammar": [None],
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_ends_of_a_range_are_in_it(name: str) -> None:
+    for value in SOUND[name]:
+        assert getattr(SamplingParams(**{name: value}), name) == value
+
+
+def test_the_defaults_are_those_documented() -> None:
+    assert dataclasses.asdict(SamplingParams()) == {
+        "temperature": 0.8,
+        "top_k": 40,
+        "top_p": 0.95,
+        "min_p": 0.05,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "logit_bias": {},
+        "seed": None,
+        "max_tokens": None,
+        "stop": (),
+        "ignore_eos": False,
+        "logprobs": 0,
+        "speculation": "auto",
+        "json_schema": None,
+        "regex": None,
+        "grammar": None,
+    }
+
+
+def test_params_are_frozen_and_named() -> None:
+    params = SamplingParams()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        params.temperature = 0.0  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        SamplingParams(0.0)  # type: ignore[misc]
+
+
+def test_one_stop_string_and_a_list_become_a_tuple() -> None:
+    assert SamplingParams(stop="end").stop == ("end",)
+    assert SamplingParams(stop=["a", "b"]).stop == ("a", "b")
+
+
+def test_logit_bias_takes_ids_as_json_writes_them() -> None:
+    assert SamplingParams(logit_bias={"5": -100, 6: 1}).logit_bias == {5: -100.0, 6: 1.0}
+
+
+def test_logit_bias_is_a_copy() -> None:
+    given = {5: 1.0}
+    params = SamplingParams(logit_bias=given)
+    given[6] = 2.0
+    assert params.logit_bias == {5: 1.0}
+
+
+def test_merging_replaces_what_is_named_and_checks_it() -> None:
+    params = SamplingParams(temperature=0.5, top_k=7)
+    merged = params.merged(top_k=0)
+    assert (merged.temperature, merged.top_k) == (0.5, 0)
+    assert params.top_k == 7
+    assert params.merged() == params
+
+
+def test_an_unknown_option_is_an_error_that_suggests_one() -> None:
+    with pytest.raises(InvalidOption, match="`temprature`") as caught:
+        SamplingParams().merged(temprature=1)
+    assert caught.value.hint == "did you mean `temperature`?"
+    with pytest.raises(InvalidOption, match="`best_of`") as caught:
+        SamplingParams().merged(best_of=1)
+    assert caught.value.hint is not None
+    assert "top_k" in caught.value.hint

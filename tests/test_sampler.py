@@ -1,0 +1,356 @@
+"""The sampler against its description in float64 numpy, and the edges people fall over."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import engines
+from inferno import Engine, InfernoError, InvalidOption, _native
+
+Floats = npt.NDArray[np.float32]
+
+OFF: dict[str, Any] = {
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "logit_bias": {},
+    "seed": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def engine(stories_gguf: Path) -> Engine:
+    return engines.load(stories_gguf)
+
+
+class Drawer:
+    """Draws from given logits with the sampler of an engine; what is not said is off."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def sampler(self, num_tokens: int, **options: Any) -> _native.Sampler:
+        return _native.Sampler(
+            self._engine._executor, num_tokens=num_tokens, **{**OFF, **options}
+        )
+
+    def __call__(self, logits: Any, count: int = 1, **options: Any) -> list[int]:
+        """Draw at positions 0 to count - 1, with nothing seen before."""
+        logits = np.array(logits, np.float32)
+        sampler = self.sampler(len(logits), **options)
+        return [sampler.sample(logits, position) for position in range(count)]
+
+
+@pytest.fixture(scope="module")
+def draw(engine: Engine) -> Drawer:
+    return Drawer(engine)
+
+
+def random_logits(count: int, seed: int = 0, spread: float = 3.0) -> Floats:
+    return (np.random.default_rng(seed).standard_normal(count) * spread).astype(np.float32)
+
+
+# ---- the description ------------------------------------------------------------------------------
+
+
+def described(
+    logits: Floats, position: int, prompt: list[int], generated: list[int], o: dict[str, Any]
+) -> int:
+    """Choose a token by the words of the documentation, one after the other."""
+    x = logits.astype(np.float64)
+    for token, bias in o["logit_bias"].items():
+        x[token] = -np.inf if bias <= -100 else x[token] + bias
+    for token in {*prompt, *generated}:
+        penalty = np.float64(np.float32(o["repetition_penalty"]))
+        x[token] = x[token] / penalty if x[token] > 0 else x[token] * penalty
+    for token in set(generated):
+        x[token] -= o["presence_penalty"] + o["frequency_penalty"] * generated.count(token)
+    order = sorted(range(len(x)), key=lambda i: (-x[i], i))
+    if o["temperature"] == 0:
+        return order[0]
+    if o["top_k"]:
+        order = order[: o["top_k"]]
+    weights = np.exp((x[order] - x[order[0]]) / o["temperature"])
+    # top-p: the shortest front whose mass reaches it.
+    front = int(np.searchsorted(np.cumsum(weights), o["top_p"] * weights.sum())) + 1
+    weights = weights[:front]
+    weights = weights[(weights >= o["min_p"]) | (np.arange(len(weights)) == 0)]
+    target = _native.testing.uniform(o["seed"], position, 0) * weights.sum()
+    return order[int(np.searchsorted(np.cumsum(weights), target, side="right"))]
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.0},
+    {"temperature": 0.3},
+    {"temperature": 2.5, "seed": 2**64 - 1},
+    {"top_k": 1},
+    {"top_k": 5, "temperature": 2.0},
+    {"top_k": 10_000},
+    {"top_p": 0.6},
+    {"top_p": 0.05},
+    {"min_p": 0.2},
+    {"min_p": 1.0},
+    {"top_k": 20, "top_p": 0.8, "min_p": 0.05, "temperature": 0.8},
+    {"repetition_penalty": 1.4},
+    {"repetition_penalty": 0.7, "temperature": 0.0},
+    {"presence_penalty": 1.5, "frequency_penalty": -0.5},
+    {"frequency_penalty": 2.0, "temperature": 0.0},
+    {"logit_bias": {0: 5.0, 3: -100, 7: -2.5}},
+    {"logit_bias": {1: 3.0}, "repetition_penalty": 1.2, "presence_penalty": 0.5, "top_p": 0.9},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=[str(o) for o in OPTIONS])
+@pytest.mark.parametrize("num_tokens", [10, 300])
+def test_it_chooses_as_described(
+    draw: Drawer, num_tokens: int, options: dict[str, Any]
+) -> None:
+    prompt, generated = [1, 4, 4, 9], [0, 2, 2]
+    sampler = draw.sampler(num_tokens, **options)
+    sampler.accept(np.array(prompt, np.int32), False)
+    sampler.accept(np.array(generated, np.int32), True)
+    for position in range(60):
+        logits = random_logits(num_tokens, seed=position)
+        expected = described(logits, position, prompt, generated, {**OFF, **options})
+        assert sampler.sample(logits, position) == expected, position
+
+
+@pytest.mark.parametrize("top_p", [0.5, 0.9, 0.999, 1.0])
+def test_a_nucleus_of_thousands_is_found(draw: Drawer, top_p: float) -> None:
+    """Flat logits: far more tokens are kept than are sorted at first."""
+    logits = random_logits(9000, spread=0.1)
+    options = {"top_p": top_p, "seed": 5}
+    found = draw(logits, 20, **options)
+    assert found == [described(logits, i, [], [], {**OFF, **options}) for i in range(20)]
+    assert len(set(found)) > 15
+
+
+@pytest.mark.parametrize("isa", _native.isas())
+def test_every_instruction_set_draws_the_same(stories_gguf: Path, isa: str) -> None:
+    logits = random_logits(500, spread=1.0)
+    found = [
+        Drawer(engines.load(stories_gguf, isa=i))(logits, 200, top_p=0.95, temperature=0.9)
+        for i in (isa, "scalar")
+    ]
+    assert found[0] == found[1]
+    assert len(set(found[0])) > 50
+
+
+# ---- the edges ------------------------------------------------------------------------------------
+
+
+def test_greedy_takes_the_first_of_the_best(draw: Drawer) -> None:
+    assert draw([1, 3, 3, 2], temperature=0.0) == [1]
+    assert draw([5, 5, 5], temperature=0.0) == [0]
+    assert draw([-3, -2, -2], temperature=0.0) == [1]
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-30, 1e-40])
+def test_a_temperature_near_zero_is_nearly_greedy(draw: Drawer, temperature: float) -> None:
+    logits = random_logits(100)
+    assert set(draw(logits, 50, temperature=temperature)) == {int(logits.argmax())}
+
+
+def test_a_hot_temperature_is_nearly_uniform(draw: Drawer) -> None:
+    logits = random_logits(50)
+    assert len(set(draw(logits, 1000, temperature=100.0))) == 50
+
+
+def test_zero_turns_top_k_off(draw: Drawer) -> None:
+    flat = np.zeros(200)
+    assert len(set(draw(flat, 500, top_k=0))) > 150
+    assert len(set(draw(flat, 500, top_k=7))) == 7
+
+
+def test_one_turns_top_p_off_and_zero_min_p(draw: Drawer) -> None:
+    flat = np.zeros(1000)
+    assert len(set(draw(flat, 2000, top_p=1.0, min_p=0.0))) > 800
+    assert len(set(draw(flat, 2000, top_p=0.01))) == 10
+
+
+def test_the_best_token_survives_every_filter(draw: Drawer) -> None:
+    logits = random_logits(100)
+    for options in ({"top_p": 1e-9}, {"min_p": 1.0}, {"top_k": 1}):
+        assert set(draw(logits, 20, **options)) == {int(logits.argmax())}
+
+
+def test_equal_logits_are_equally_likely(draw: Drawer) -> None:
+    counts = np.bincount(draw(np.zeros(10), 5000), minlength=10)
+    # 500 expected of each, with a standard deviation of 21.
+    assert counts.min() > 395
+    assert counts.max() < 605
+
+
+def test_frequencies_are_the_probabilities(draw: Drawer) -> None:
+    logits = np.log([0.5, 0.25, 0.15, 0.1])
+    shares = np.bincount(draw(logits, 10_000, seed=3), minlength=4) / 10_000
+    # Five standard deviations of the largest are 0.025.
+    np.testing.assert_allclose(shares, [0.5, 0.25, 0.15, 0.1], atol=0.025)
+
+
+def test_what_is_impossible_is_never_drawn(draw: Drawer) -> None:
+    logits = [0.0, -math.inf, 0.0, -math.inf]
+    assert set(draw(logits, 200)) == {0, 2}
+    assert draw(logits, temperature=0.0) == [0]
+
+
+def test_a_draw_depends_on_seed_and_position_alone(draw: Drawer) -> None:
+    logits = random_logits(500, spread=0.5)
+    forwards = draw(logits, 50, seed=9)
+    sampler = draw.sampler(500, seed=9)
+    backwards = [sampler.sample(logits, position) for position in reversed(range(50))]
+    assert forwards == backwards[::-1]
+    assert draw(logits, 50, seed=10) != forwards
+
+
+def test_a_penalty_lowers_what_was_seen_whatever_its_sign(draw: Drawer) -> None:
+    for logits in ([2.0, 1.9], [-1.9, -2.0]):
+        sampler = draw.sampler(2, temperature=0.0, repetition_penalty=1.5)
+        assert sampler.sample(np.array(logits, np.float32), 0) == 0
+        sampler.accept(np.array([0], np.int32), False)
+        assert sampler.sample(np.array(logits, np.float32), 0) == 1
+
+
+def test_a_prompt_is_repeated_but_its_tokens_are_not_present_or_frequent(draw: Drawer) -> None:
+    logits = np.array([2.0, 1.0], np.float32)
+    for name in ("presence_penalty", "frequency_penalty"):
+        sampler = draw.sampler(2, temperature=0.0, **{name: 1.5})
+        sampler.accept(np.array([0], np.int32), False)
+        assert sampler.sample(logits, 0) == 0
+        sampler.accept(np.array([0], np.int32), True)
+        assert sampler.sample(logits, 0) == 1
+
+
+def test_frequency_counts_and_presence_does_not(draw: Drawer) -> None:
+    logits = np.array([2.0, 1.0], np.float32)
+    for name, chosen in (("presence_penalty", 0), ("frequency_penalty", 1)):
+        sampler = draw.sampler(2, temperature=0.0, **{name: 0.3})
+        sampler.accept(np.array([0] * 4, np.int32), True)
+        assert sampler.sample(logits, 0) == chosen
+
+
+def test_a_bias_of_minus_100_bans_and_of_100_forces(draw: Drawer) -> None:
+    logits = np.array([50.0, 0.0, -40.0])
+    for temperature in (0.0, 1.0):
+        banned = draw(logits, 50, temperature=temperature, logit_bias={0: -100.0})
+        assert 0 not in banned
+        assert set(draw(logits, 50, temperature=temperature, logit_bias={2: 100.0})) == {2}
+    # A ban holds whatever the logit.
+    assert 0 not in draw([1e9, 0.0], 50, logit_bias={0: -100.0})
+
+
+def test_a_bias_for_a_token_that_is_none_is_left_out(draw: Drawer) -> None:
+    assert draw([1.0, 0.0], temperature=0.0, logit_bias={2: 100.0, 10**6: 100.0}) == [0]
+
+
+def test_banning_every_token_is_an_error(draw: Drawer) -> None:
+    for temperature in (0.0, 1.0):
+        with pytest.raises(InvalidOption, match="bans every token"):
+            draw([1.0, 2.0], temperature=temperature, logit_bias={0: -100.0, 1: -100.0})
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_another_number_of_logits_is_an_error(draw: Drawer, count: int) -> None:
+    with pytest.raises(InfernoError):
+        draw.sampler(2).sample(np.zeros(count, np.float32), 0)
+
+
+@pytest.mark.parametrize("token", [512, 600, 2**31 - 1, -1, -(2**31)])
+def test_a_token_outside_the_vocabulary_is_harmless(stories_gguf: Path, token: int) -> None:
+    """Prompts may hold ids that no token has. In a process of its own: it might not survive."""
+    program = f"""
+import numpy as np
+from inferno import Engine, InfernoError, _native
+engine = Engine.load({str(stories_gguf)!r}, threads=1)
+sampler = _native.Sampler(
+    engine._executor, num_tokens=512, temperature=0.0, top_k=0, top_p=1.0, min_p=0.0,
+    repetition_penalty=2.0, presence_penalty=1.0, frequency_penalty=1.0, logit_bias={{}}, seed=0,
+)
+try:
+    sampler.accept(np.array([{token}, 5], np.int32), True)
+except InfernoError:
+    pass
+print(sampler.sample(np.arange(512, dtype=np.float32), 0))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "511\n"), done.stderr
+
+
+def test_the_most_likely_logits_come_best_first() -> None:
+    logits = random_logits(1000)
+    order = np.argsort(-logits, kind="stable").tolist()
+    for count in (1, 5, 999, 1000, 5000):
+        found = _native.top_logits(logits, count)
+        assert [token for token, _ in found] == order[:count]
+        assert [logit for _, logit in found] == logits[order[:count]].tolist()
+    assert _native.top_logits(logits, 0) == []
+    assert [token for token, _ in _native.top_logits(np.zeros(5, np.float32), 3)] == [0, 1, 2]
+
+
+def test_log_sum_exp_is_that_of_float64(engine: Engine) -> None:
+    for count in (1, 255, 256, 257, 5000):
+        logits = random_logits(count, spread=20.0)
+        x = logits.astype(np.float64)
+        expected = x.max() + np.log(np.exp(x - x.max()).sum())
+        assert engine._executor.log_sum_exp(logits) == pytest.approx(expected, abs=1e-5)
+
+
+# ---- through an engine ----------------------------------------------------------------------------
+
+
+def test_defaults_leave_greedy_the_argmax(engine: Engine) -> None:
+    tokens = engine.generate("", temperature=0, max_tokens=32).tokens
+    logits = engine.logits([1, *tokens])[:-1]
+    assert list(tokens) == logits.argmax(axis=1).tolist()
+
+
+def test_a_generation_hands_every_option_to_the_sampler(engine: Engine) -> None:
+    """Each option alone changes a text that without it is another."""
+    plain = engine.generate("Once", seed=4, max_tokens=40, **_sampling({})).tokens
+    changes: list[dict[str, Any]] = [
+        {"temperature": 0.01},
+        {"top_k": 2},
+        {"top_p": 0.2},
+        {"min_p": 0.5},
+        {"repetition_penalty": 2.0},
+        {"presence_penalty": 3.0},
+        {"frequency_penalty": 3.0},
+        {"logit_bias": {plain[0]: -100}},
+        {"seed": 5},
+    ]
+    for change in changes:
+        options = {"seed": 4, **_sampling(change), "max_tokens": 40}
+        assert engine.generate("Once", **options).tokens != plain, change
+
+
+def _sampling(change: dict[str, Any]) -> dict[str, Any]:
+    wide = {"temperature": 1.2, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "ignore_eos": True}
+    return {**wide, **change}
+
+
+def test_the_argmax_can_be_banned_and_another_forced(engine: Engine) -> None:
+    first = engine.generate("Once", temperature=0, max_tokens=1).tokens[0]
+    banned = engine.generate("Once", temperature=0, max_tokens=20, logit_bias={first: -100})
+    assert first not in banned.tokens
+    forced = engine.generate("Once", temperature=0, max_tokens=3, logit_bias={"400": 100})
+    assert forced.tokens == (400, 400, 400)
+
+
+def test_a_penalty_breaks_a_loop(engine: Engine) -> None:
+    looping = {"temperature": 0, "max_tokens": 30, "logit_bias": {400: 25.0}}
+    assert len(set(engine.generate("Once", **looping).tokens)) < 8
+    broken = engine.generate("Once", **looping, frequency_penalty=10.0)
+    assert len(set(broken.tokens)) > 15
