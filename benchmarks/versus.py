@@ -6,9 +6,10 @@
 
     python -m venv build/peer && build/peer/bin/pip install llama-cpp-python
 
-Each engine loads once, in a process of its own, and answers one request after the other; the two take
-turns, so that a slow minute of the machine hits both. A request is: clear the cache, process `prompt`
-random ids, then feed `--generate` more one by one (no sampling, no text). The first round is warm-up.
+Each engine loads once, in a process of its own, and answers one request after the other; the two
+take turns, so that a slow minute of the machine hits both. A request is: clear the cache, process
+`prompt` random ids, then feed `--generate` more one by one (no sampling, no text). The first round
+is warm-up.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def serve_llama_cpp(model: str, threads: int, context: int) -> None:
 
     import llama_cpp as api
 
-    api.llama_log_set(api.llama_log_callback(lambda *_: None), ctypes.c_void_p(0))
+    silent = api.llama_log_callback(lambda *_: None)  # ctypes does not keep it alive
+    api.llama_log_set(silent, ctypes.c_void_p(0))
     api.llama_backend_init()
     loaded = api.llama_model_load_from_file(model.encode(), api.llama_model_default_params())
     params = api.llama_context_default_params()

@@ -1,4 +1,4 @@
-"""Engines over tiny GGUF checkpoints, made without torch. Knows what a test would repeat, no claims."""
+"""Engines over tiny GGUF checkpoints, made without torch, and ways to watch and feed them."""
 
 from __future__ import annotations
 

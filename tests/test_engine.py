@@ -42,7 +42,7 @@ def padded(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     return engines.load(checkpoints.tiny_llama(path, vocab=checkpoints.VOCAB_SIZE + 80))
 
 
-# ---- loading --------------------------------------------------------------------------------------
+# ---- loading -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threads", [0, -1, 257, 10**30, -(10**30), True, 2.0, "2", [2]])
@@ -77,7 +77,7 @@ def test_the_environment_chooses_the_instruction_set(
     monkeypatch.setenv("INFERNO_ISA", "")
     assert engines.load(stories_gguf).isa == best
     monkeypatch.setenv("INFERNO_ISA", "sse9")
-    with pytest.raises(InvalidOption, match="`sse9`.*scalar"):
+    with pytest.raises(InvalidOption, match=r"`sse9`.*scalar"):
         engines.load(stories_gguf)
 
 
@@ -100,7 +100,7 @@ def test_a_path_may_be_a_string_or_a_path(stories_gguf: Path) -> None:
 
 def test_a_tokenizer_larger_than_the_model_is_refused(tmp_path: Path) -> None:
     checkpoints.tiny_llama(tmp_path, vocab=100)
-    with pytest.raises(InvalidCheckpoint, match="at most 100 tokens.*found 320"):
+    with pytest.raises(InvalidCheckpoint, match=r"at most 100 tokens.*found 320"):
         engines.load(tmp_path)
 
 
@@ -141,7 +141,7 @@ def test_an_engine_outlives_its_file(tmp_path: Path, stories_gguf: Path) -> None
     assert engine.logits([1, 2, 3]).tobytes() == expected
 
 
-# ---- logits and scores ----------------------------------------------------------------------------
+# ---- logits and scores ---------------------------------------------------------------------------
 
 
 def test_logits_are_one_row_of_the_vocabulary_an_id(engine: Engine) -> None:
@@ -213,7 +213,7 @@ def test_a_score_and_the_logprobs_of_a_generation_agree(padded: Engine) -> None:
     assert [entry.logprob for entry in generation.logprobs] == pytest.approx(score.tolist())
 
 
-# ---- prompts --------------------------------------------------------------------------------------
+# ---- prompts -------------------------------------------------------------------------------------
 
 
 def test_text_and_its_ids_are_the_same_prompt(engine: Engine) -> None:
@@ -264,7 +264,7 @@ def test_a_prompt_may_end_with_an_id_that_no_token_has(padded: Engine) -> None:
     assert generation.text.encode()
 
 
-# ---- params ---------------------------------------------------------------------------------------
+# ---- params --------------------------------------------------------------------------------------
 
 
 def test_the_model_replaces_defaults_and_the_caller_replaces_both(
@@ -301,7 +301,7 @@ def test_a_path_that_is_spelled_like_a_catalogue_name_is_no_catalogue_model(
     assert engine.config.generation == engines.load(llama_directory).config.generation
 
 
-# ---- chat -----------------------------------------------------------------------------------------
+# ---- chat ----------------------------------------------------------------------------------------
 
 
 def test_a_text_is_the_message_of_a_user(engine: Engine) -> None:
@@ -347,7 +347,7 @@ def test_a_session_of_another_engine_is_refused(engine: Engine, stories_gguf: Pa
 
 @pytest.mark.parametrize(
     "messages",
-    [None, [], 5, [5], ["hello"], [{}], [{"role": "user"}], [{"content": "a"}], {"role": "user"}],
+    [None, [], 5, [5], ["hello"], [{}], [{"content": "a"}], {"role": "user"}],
 )
 def test_messages_that_are_none_are_refused(engine: Engine, messages: Any) -> None:
     with pytest.raises(InfernoError):
@@ -359,7 +359,7 @@ def test_embeddings_are_not_there_yet(engine: Engine) -> None:
         engine.embed(["text"])
 
 
-# ---- company --------------------------------------------------------------------------------------
+# ---- company -------------------------------------------------------------------------------------
 
 
 def test_two_engines_of_one_file_do_not_know_each_other(stories_gguf: Path) -> None:

@@ -49,7 +49,7 @@ def forced(*ids: int, **more: Any) -> dict[str, Any]:
     return {"temperature": 0, "logit_bias": dict.fromkeys(ids, 100), **more}
 
 
-# ---- reading --------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
 
 
 def test_greedy_takes_the_argmax_of_the_logits(engine: Engine) -> None:
@@ -108,7 +108,7 @@ def test_a_generation_left_alone_leaves_a_session_that_goes_on(session: Session)
     assert session.logits().tobytes() == session._engine.logits(session.tokens)[-1].tobytes()
 
 
-# ---- when to stop ---------------------------------------------------------------------------------
+# ---- when to stop --------------------------------------------------------------------------------
 
 
 def test_max_tokens_ends_with_length(engine: Engine) -> None:
@@ -187,7 +187,7 @@ def test_an_empty_session_has_nothing_to_go_on_from(engine: Engine) -> None:
     assert session.generate(**GREEDY).text
 
 
-# ---- stop strings ---------------------------------------------------------------------------------
+# ---- stop strings --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 11])
@@ -226,7 +226,7 @@ def test_a_session_goes_on_after_a_stop_string(session: Session) -> None:
     assert first + rest == expected
 
 
-# ---- bytes ----------------------------------------------------------------------------------------
+# ---- bytes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -255,7 +255,7 @@ def test_hot_text_of_a_random_model_is_always_utf_8(llama_gguf: Path, seed: int)
     assert len(generation.tokens) == 200
 
 
-# ---- what is reported -----------------------------------------------------------------------------
+# ---- what is reported ----------------------------------------------------------------------------
 
 
 def test_stats_count_the_prompt_and_what_was_cached(engine: Engine) -> None:
@@ -313,7 +313,7 @@ def test_a_draw_is_keyed_by_its_position(engine: Engine) -> None:
     assert sum(parts, ()) == whole
 
 
-# ---- cancelling -----------------------------------------------------------------------------------
+# ---- cancelling ----------------------------------------------------------------------------------
 
 
 def test_a_generation_cancelled_before_it_began_says_nothing(session: Session) -> None:
@@ -376,7 +376,7 @@ def test_cancelling_a_finished_generation_changes_nothing(engine: Engine) -> Non
     assert (generation.text, generation.finish_reason) == (text, "length")
 
 
-# ---- when something fails -------------------------------------------------------------------------
+# ---- when something fails ------------------------------------------------------------------------
 
 
 def test_an_error_while_sampling_is_told_to_everyone_who_asks(session: Session) -> None:
@@ -447,7 +447,7 @@ def test_params_and_overrides_join(session: Session) -> None:
     assert len(session.generate(params).tokens) == 3
 
 
-# ---- company --------------------------------------------------------------------------------------
+# ---- company -------------------------------------------------------------------------------------
 
 
 def test_python_threads_generating_at_once_get_what_each_gets_alone(engine: Engine) -> None:

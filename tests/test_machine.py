@@ -55,7 +55,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, monkeypatch)
 
 
-# ---- threads --------------------------------------------------------------------------------------
+# ---- threads -------------------------------------------------------------------------------------
 
 
 def test_the_affinity_mask_is_the_first_limit(fake: Machine) -> None:
@@ -155,7 +155,7 @@ def test_the_default_here_is_what_may_run_here(monkeypatch: pytest.MonkeyPatch) 
     assert 1 <= machine.default_threads() <= (os.cpu_count() or 1)
 
 
-# ---- memory ---------------------------------------------------------------------------------------
+# ---- memory --------------------------------------------------------------------------------------
 
 
 def test_available_memory_is_that_of_the_system(fake: Machine) -> None:

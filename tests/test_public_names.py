@@ -11,7 +11,28 @@ import pytest
 
 import inferno
 
-NAMES = ["__version__", "Engine", "Memory", "Session", "Generation", "Stats", "TokenLogprobs", "SamplingParams", "Score", "InfernoError", "ModelNotFound", "DownloadFailed", "InvalidCheckpoint", "UnsupportedModel", "InvalidOption", "InvalidText", "TemplateError", "ContextFull", "OutOfMemory", "NativeError"]
+NAMES = [
+    "__version__",
+    "Engine",
+    "Memory",
+    "Session",
+    "Generation",
+    "Stats",
+    "TokenLogprobs",
+    "SamplingParams",
+    "Score",
+    "InfernoError",
+    "ModelNotFound",
+    "DownloadFailed",
+    "InvalidCheckpoint",
+    "UnsupportedModel",
+    "InvalidOption",
+    "InvalidText",
+    "TemplateError",
+    "ContextFull",
+    "OutOfMemory",
+    "NativeError",
+]
 
 
 def run(program: str) -> str:
@@ -47,7 +68,7 @@ def test_dir_lists_the_public_names_alone() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
-    with pytest.raises(AttributeError, match="inferno.*`Enigne`"):
+    with pytest.raises(AttributeError, match=r"inferno.*`Enigne`"):
         _ = inferno.Enigne
     with pytest.raises(ImportError, match="Enigne"):
         exec("from inferno import Enigne")

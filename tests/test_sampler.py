@@ -42,9 +42,7 @@ class Drawer:
         self._engine = engine
 
     def sampler(self, num_tokens: int, **options: Any) -> _native.Sampler:
-        return _native.Sampler(
-            self._engine._executor, num_tokens=num_tokens, **{**OFF, **options}
-        )
+        return _native.Sampler(self._engine._executor, num_tokens=num_tokens, **{**OFF, **options})
 
     def __call__(self, logits: Any, count: int = 1, **options: Any) -> list[int]:
         """Draw at positions 0 to count - 1, with nothing seen before."""
@@ -62,7 +60,7 @@ def random_logits(count: int, seed: int = 0, spread: float = 3.0) -> Floats:
     return (np.random.default_rng(seed).standard_normal(count) * spread).astype(np.float32)
 
 
-# ---- the description ------------------------------------------------------------------------------
+# ---- the description -----------------------------------------------------------------------------
 
 
 def described(
@@ -115,9 +113,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=[str(o) for o in OPTIONS])
 @pytest.mark.parametrize("num_tokens", [10, 300])
-def test_it_chooses_as_described(
-    draw: Drawer, num_tokens: int, options: dict[str, Any]
-) -> None:
+def test_it_chooses_as_described(draw: Drawer, num_tokens: int, options: dict[str, Any]) -> None:
     prompt, generated = [1, 4, 4, 9], [0, 2, 2]
     sampler = draw.sampler(num_tokens, **options)
     sampler.accept(np.array(prompt, np.int32), False)
@@ -149,7 +145,7 @@ def test_every_instruction_set_draws_the_same(stories_gguf: Path, isa: str) -> N
     assert len(set(found[0])) > 50
 
 
-# ---- the edges ------------------------------------------------------------------------------------
+# ---- the edges -----------------------------------------------------------------------------------
 
 
 def test_greedy_takes_the_first_of_the_best(draw: Drawer) -> None:
@@ -308,7 +304,7 @@ def test_log_sum_exp_is_that_of_float64(engine: Engine) -> None:
         assert engine._executor.log_sum_exp(logits) == pytest.approx(expected, abs=1e-5)
 
 
-# ---- through an engine ----------------------------------------------------------------------------
+# ---- through an engine ---------------------------------------------------------------------------
 
 
 def test_defaults_leave_greedy_the_argmax(engine: Engine) -> None:

@@ -34,7 +34,7 @@ def fed(engine: Engine, ids: Any) -> Session:
     return session
 
 
-# ---- feeding --------------------------------------------------------------------------------------
+# ---- feeding -------------------------------------------------------------------------------------
 
 
 def test_a_new_session_is_empty_and_true(engine: Engine) -> None:
@@ -163,7 +163,7 @@ def test_a_full_context_that_cannot_grow_suggests_no_larger_one(stories_gguf: Pa
     assert "context=" not in caught.value.hint
 
 
-# ---- cutting back ---------------------------------------------------------------------------------
+# ---- cutting back --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 127, 128, 149, 150])
@@ -206,7 +206,7 @@ def test_cutting_nothing_off_processes_nothing(engine: Engine) -> None:
     assert watch.passes == 0
 
 
-# ---- forking --------------------------------------------------------------------------------------
+# ---- forking -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 100])
@@ -268,7 +268,7 @@ def test_forks_share_pages_and_dead_sessions_give_theirs_back(stories_gguf: Path
     assert pages.allocated_bytes == allocated
 
 
-# ---- when a forward pass fails --------------------------------------------------------------------
+# ---- when a forward pass fails -------------------------------------------------------------------
 
 
 @pytest.fixture

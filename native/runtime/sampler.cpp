@@ -76,6 +76,8 @@ Sampler::Sampler(const KernelTable& kernels, int64_t num_tokens, SamplerOptions 
     : kernels_(kernels), num_tokens_(num_tokens), options_(std::move(options)) {}
 
 void Sampler::accept(int32_t token, bool generated) {
+    // Prompts may hold ids that the tokenizer has no token for: rows that pad an embedding.
+    if (token < 0 || token >= num_tokens_) return;
     if (options_.repetition_penalty != 1.0f) seen_[token] = true;
     if (generated && (options_.presence_penalty != 0.0f || options_.frequency_penalty != 0.0f))
         ++times_generated_[token];
@@ -84,7 +86,7 @@ void Sampler::accept(int32_t token, bool generated) {
 void Sampler::adjust(const float* logits) {
     adjusted_.assign(logits, logits + num_tokens_);
     for (const auto& [token, bias] : options_.logit_bias) {
-        if (token >= num_tokens_) continue;
+        if (token < 0 || token >= num_tokens_) continue;
         if (bias <= kBan)
             adjusted_[token] = -std::numeric_limits<float>::infinity();
         else

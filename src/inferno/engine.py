@@ -248,7 +248,8 @@ class Engine:
         """Return ids; of text, as it reads after the token `previous` or at the start."""
         if not isinstance(text_or_ids, (str, bytes, bytearray)):
             return self._checked_ids(text_or_ids)
-        ids = self.tokenizer.encode(text_or_ids, special=True, previous=previous)
+        text = text_or_ids if isinstance(text_or_ids, str) else bytes(text_or_ids)
+        ids = self.tokenizer.encode(text, special=True, previous=previous)
         bos = self.tokenizer.bos_id
         if previous is None and self.tokenizer.adds_bos and bos is not None and ids[:1] != [bos]:
             ids = [bos, *ids]

@@ -29,7 +29,7 @@ def default_threads() -> int:
     """
     asked = os.environ.get("INFERNO_THREADS")
     if asked:
-        if not asked.isdigit() or int(asked) < 1:
+        if not (asked.isascii() and asked.isdigit()) or int(asked) < 1:
             raise InvalidOption(f"INFERNO_THREADS: expected a positive integer, found {asked!r}")
         return int(asked)
     available = _affinity()

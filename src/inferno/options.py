@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from inferno.errors import InvalidOption
+from inferno.excerpt import shown
 
 MAX_SEED = 2**64 - 1
 MAX_LOGPROBS = 20  # OpenAI's limit for `top_logprobs`
@@ -23,10 +23,11 @@ SPECULATION_MODES = ("auto", "off")
 def _number(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidOption(f"`{name}`: expected a number, found {value!r}")
-    if not math.isfinite(value) or value < low or value > high or (open_low and value == low):
+    # Comparisons hold for integers that no float can hold, and are false for NaN.
+    if not low <= value <= high or (open_low and value == low):
         opening = "(" if open_low else "["
         raise InvalidOption(
-            f"`{name}`: expected a number in {opening}{low:g}, {high:g}], found {value!r}"
+            f"`{name}`: expected a number in {opening}{low:g}, {high:g}], found {shown(value)}"
         )
     return float(value)
 
@@ -35,7 +36,9 @@ def _integer(name: str, value: Any, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidOption(f"`{name}`: expected an integer, found {value!r}")
     if not low <= value <= high:
-        raise InvalidOption(f"`{name}`: expected an integer from {low} to {high}, found {value}")
+        raise InvalidOption(
+            f"`{name}`: expected an integer from {low} to {high}, found {shown(value)}"
+        )
     return value
 
 
@@ -111,12 +114,12 @@ class SamplingParams:
         checked = {}
         for key, value in self.logit_bias.items():
             if isinstance(key, bool) or not isinstance(key, (int, str)):
-                raise InvalidOption(f"`logit_bias`: expected token ids as keys, found {key!r}")
+                raise InvalidOption(f"`logit_bias`: expected token ids as keys, found {shown(key)}")
             try:
                 token = int(key)
             except ValueError:
                 raise InvalidOption(
-                    f"`logit_bias`: expected token ids as keys, found {key!r}"
+                    f"`logit_bias`: expected token ids as keys, found {shown(key)}"
                 ) from None
             checked[_integer("logit_bias", token, 0, 2**31 - 1)] = _number(
                 f"logit_bias[{token}]", value, -100.0, 100.0

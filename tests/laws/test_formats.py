@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from inferno import Engine, InvalidOption, _native, engine, loading
-from inferno.lowering.operations import ACTIVATION_OF
 from inferno.weights import FORMATS, SUPPORTED_FORMATS
 from reference import quantization
 
@@ -43,12 +42,6 @@ def test_a_stored_block_has_one_size(format: str) -> None:
 def test_packing_adds_nothing_to_a_block(format: str) -> None:
     _, block_bytes, tile_block_bytes, _ = NATIVE[format]
     assert tile_block_bytes == 16 * block_bytes
-
-
-@each_format
-def test_lowering_packs_activations_as_the_kernels_read_them(format: str) -> None:
-    activation, *_ = NATIVE[format]
-    assert ACTIVATION_OF.get(format, "q8") == activation
 
 
 def test_weights_can_become_what_floats_are_quantized_to() -> None:

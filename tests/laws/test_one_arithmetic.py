@@ -155,7 +155,7 @@ def test_the_public_ways_to_logits_agree(model_of: dict[str, Path], isa: str) ->
     assert fork.logits().tobytes() == specification[-1].tobytes()
 
 
-# ---- text -----------------------------------------------------------------------------------------
+# ---- text ----------------------------------------------------------------------------------------
 
 PROMPT = "the cat and the dog"
 SAMPLING: dict[str, Any] = {"temperature": 1.0, "seed": 7, "max_tokens": 24, "ignore_eos": True}
@@ -194,7 +194,7 @@ def test_company_does_not_change_sampled_tokens(model_of: dict[str, Path]) -> No
         assert list(pool.map(tokens, range(8))) == alone
 
 
-# ---- the default model ----------------------------------------------------------------------------
+# ---- the default model ---------------------------------------------------------------------------
 
 
 @pytest.mark.real_model

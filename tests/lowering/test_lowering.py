@@ -27,6 +27,7 @@ FormatOf = Callable[[Parameter], str]
 
 TOKENS = [3, 1, 4, 1, 5]
 VOCAB = 8
+READS = {"q4_0": "q8", "q8_0": "q8", "f16": "f32", "f32": "f32"}
 
 
 def uniform(format: str = "f32") -> FormatOf:
@@ -53,7 +54,7 @@ class Weights:
         return self._tensors[name]
 
 
-# ---- what the operations are ----------------------------------------------------------------------
+# ---- what the operations are ---------------------------------------------------------------------
 
 
 def rms_norm(x: Doubles, weight: Doubles, epsilon: float) -> Doubles:
@@ -87,7 +88,7 @@ def attention(q: Doubles, k: Doubles, v: Doubles, a: dict[str, Any]) -> Doubles:
     return out
 
 
-# ---- the graph, as written ------------------------------------------------------------------------
+# ---- the graph, as written -----------------------------------------------------------------------
 
 
 def evaluate(tensors: Sequence[Tensor], weights: Weights) -> Doubles:
@@ -118,7 +119,7 @@ def evaluate(tensors: Sequence[Tensor], weights: Weights) -> Doubles:
     return values[id(tensors[-1])]
 
 
-# ---- the program, as the core runs it -------------------------------------------------------------
+# ---- the program, as the core runs it ------------------------------------------------------------
 
 
 class Machine:
@@ -159,7 +160,9 @@ class Machine:
         source = self._program.vectors[number]
         return np.concatenate(
             [
-                np.zeros(size) if parameter is None else self._weights(parameter, source.suffix, size)
+                np.zeros(size)
+                if parameter is None
+                else self._weights(parameter, source.suffix, size)
                 for parameter, size, _ in source.parts
             ]
         )
@@ -196,12 +199,16 @@ class Machine:
         self._at(op.output)[:] = attention(q, k, v, a)
 
 
+def lowered(g: Graph, format_of: FormatOf) -> Program:
+    return lower(g.tensors, format_of, READS)
+
+
 def assert_lowering_changes_nothing(
     g: Graph, format_of: FormatOf, wanted: Sequence[int] = range(len(TOKENS))
 ) -> Program:
     weights = Weights()
     expected = evaluate(g.tensors, weights)[list(wanted)]
-    program = lower(g.tensors, format_of)
+    program = lowered(g, format_of)
     found = Machine(program, weights, wanted).run()
     # Both are float64; only BLAS may add in another order.
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
@@ -223,7 +230,7 @@ def stream(g: Graph, width: int = 32) -> Tensor:
     return g.embed(W["embed"], VOCAB, width)
 
 
-# ---- models ---------------------------------------------------------------------------------------
+# ---- models --------------------------------------------------------------------------------------
 
 MIXED = by_name("q4_0", v_proj="q8_0", k_proj="f16", up_proj="f32", embed_tokens="q8_0")
 
@@ -235,7 +242,9 @@ def model_graph(model_type: str, **options: Any) -> Graph:
     return g
 
 
-@pytest.mark.parametrize("format_of", [uniform("q4_0"), uniform("f32"), MIXED], ids=["q4_0", "f32", "mixed"])
+@pytest.mark.parametrize(
+    "format_of", [uniform("q4_0"), uniform("f32"), MIXED], ids=["q4_0", "f32", "mixed"]
+)
 @pytest.mark.parametrize(
     ("model_type", "options"),
     [
@@ -258,12 +267,12 @@ def test_a_model_computes_the_same_lowered(
 def test_a_llama_layer_is_nine_operations() -> None:
     layer = ["rms_norm", "linear", "attention", "pack", "linear"]
     layer += ["rms_norm", "linear", "silu_mul", "linear"]
-    program = lower(model_graph("llama").tensors, uniform("q4_0"))
+    program = lowered(model_graph("llama"), uniform("q4_0"))
     assert kinds(program) == ["embed", *layer, *layer, "select", "rms_norm", "linear"]
 
 
 def test_query_key_and_value_are_one_matrix_and_so_are_gate_and_up() -> None:
-    program = lower(model_graph("llama", layers=1).tensors, uniform("q4_0"))
+    program = lowered(model_graph("llama", layers=1), uniform("q4_0"))
     at = "model.layers.0"
     assert matrix_names(program) == [
         "model.embed_tokens",
@@ -276,25 +285,25 @@ def test_query_key_and_value_are_one_matrix_and_so_are_gate_and_up() -> None:
 
 
 def test_a_tied_head_is_the_embedding_and_no_second_matrix() -> None:
-    program = lower(model_graph("llama", layers=1, ties=True).tensors, uniform("q4_0"))
+    program = lowered(model_graph("llama", layers=1, ties=True), uniform("q4_0"))
     embed, head = program.operations[0], program.operations[-1]
     assert embed.matrix == head.matrix
     assert len(program.matrices) == 5
 
 
 def test_all_layers_share_one_table_of_frequencies() -> None:
-    assert len(lower(model_graph("llama", layers=4).tensors, uniform()).ropes) == 1
+    assert len(lowered(model_graph("llama", layers=4), uniform()).ropes) == 1
 
 
 def test_a_deeper_model_needs_no_more_buffers() -> None:
     def count(layers: int) -> int:
-        program = lower(model_graph("llama", layers=layers).tensors, uniform("q4_0"))
+        program = lowered(model_graph("llama", layers=layers), uniform("q4_0"))
         return len(assign_buffers(program.operations)[0])
 
     assert count(2) == count(3) == count(12)
 
 
-# ---- one pass at a time ---------------------------------------------------------------------------
+# ---- one pass at a time --------------------------------------------------------------------------
 
 
 def gated(g: Graph, x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
@@ -343,6 +352,43 @@ def test_a_residual_is_added_in_place() -> None:
     program = assert_lowering_changes_nothing(g, uniform())
     linears = [op for op in program.operations if op.kind == "linear"]
     assert [op.attributes["accumulate"] for op in linears] == [True, True, False]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_sum_may_be_written_either_way_round(turned: bool) -> None:
+    g = Graph()
+    x = stream(g)
+    y = g.linear(g.rms_norm(x, W["norm"], 1e-5), W["a"], 32)
+    x = y + x if turned else x + y
+    g.linear(x, W["head"], VOCAB)
+    assert "select" in kinds(assert_lowering_changes_nothing(g, uniform("q8_0")))
+
+
+def test_two_products_can_be_added() -> None:
+    g = Graph()
+    x = stream(g)
+    a = g.linear(g.rms_norm(x, W["first"], 1e-5), W["a"], 32)
+    b = g.linear(g.rms_norm(x, W["second"], 1e-5), W["b"], 32)
+    g.linear(a + b, W["head"], VOCAB)
+    assert_lowering_changes_nothing(g, uniform("q8_0"))
+
+
+def test_a_stream_that_is_read_later_is_not_overwritten() -> None:
+    """x + y, where x is needed once more: the core has no such sum, and says so."""
+    g = Graph()
+    x = stream(g)
+    y = x + g.linear(g.rms_norm(x, W["norm"], 1e-5), W["a"], 32)
+    y = y + g.linear(x, W["b"], 32)
+    g.linear(y, W["head"], VOCAB)
+    with pytest.raises(NotImplementedError, match="`add`"):
+        lowered(g, uniform("q8_0"))
+
+
+def test_an_operation_that_the_core_lacks_is_named() -> None:
+    g = Graph()
+    g.linear(g.silu(stream(g)), W["head"], VOCAB)
+    with pytest.raises(NotImplementedError, match="`silu`"):
+        lowered(g, uniform("q8_0"))
 
 
 @pytest.mark.parametrize("late", ["q8_0", "f16"])
@@ -398,14 +444,14 @@ def test_graphs_refuse_to_add_tensors_of_different_widths() -> None:
         _ = x + g.linear(x, W["wide"], 48)
 
 
-# ---- buffers --------------------------------------------------------------------------------------
+# ---- buffers -------------------------------------------------------------------------------------
 
 PATTERNS = [("rows", 8, False), ("rows", 8, True), ("rows", 16, False), ("q8", 8, False)]
 
 
 @st.composite
 def operation_lists(draw: st.DrawFn) -> list[Operation]:
-    """Each operation reads a few of the values so far and writes a new one, or adds to an old one."""
+    """Operations that read a few of the values so far, and write a new one or add to an old."""
     values: list[Value] = []
     operations = []
     for _ in range(draw(st.integers(1, 30))):
@@ -448,7 +494,7 @@ def test_values_that_live_together_never_share_a_buffer(operations: list[Operati
 def test_there_are_no_more_buffers_than_values_that_live_at_once(
     operations: list[Operation],
 ) -> None:
-    patterns, buffers = assign_buffers(operations)
+    patterns, _ = assign_buffers(operations)
     lives: dict[Value, list[int]] = {}
     for i, op in enumerate(operations):
         for value in op.values():

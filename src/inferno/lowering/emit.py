@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,10 +34,15 @@ class _Emitter:
         self._program = Program()
         self._rows: dict[Tensor, Slice] = {}
         self._packs: dict[tuple[Tensor, str], Value] = {}
+        self._readers: dict[Tensor, list[str]] = defaultdict(list)  # what matrices read of each
         self._matrix_numbers: dict[tuple[Parameter, ...], int] = {}
         self._rope_numbers: dict[int, int] = {}
 
     def run(self, tensors: list[Tensor]) -> Program:
+        for tensor in tensors:
+            if tensor.kind in ("linear", "linear_add"):
+                format = self._format_of(tensor.parameters[0])
+                self._readers[tensor.inputs[0]].append(self._activation_of[format])
         for tensor in tensors:
             write = getattr(self, f"_emit_{tensor.kind}", None)
             if write is None:
@@ -65,10 +71,13 @@ class _Emitter:
         whole = self._rows[tensor.inputs[0]]
         self._rows[tensor] = Slice(whole.value, tensor.attributes["offset"], tensor.width)
 
-    # Norms and activations are computed where a matrix reads them, straight into its packed input.
-    def _emit_rms_norm(self, tensor: Tensor) -> None: ...
+    # Norms and activations are written straight into the packed input of the matrices that read
+    # them: here and not there, where the stream may have been added to.
+    def _emit_rms_norm(self, tensor: Tensor) -> None:
+        for kind in self._readers[tensor]:
+            self._pack(tensor, kind)
 
-    def _emit_silu_mul(self, tensor: Tensor) -> None: ...
+    _emit_silu_mul = _emit_rms_norm
 
     def _emit_linear(self, tensor: Tensor) -> None:
         self._product(tensor, None)

@@ -61,8 +61,10 @@ def fold_activations(tensors: list[Tensor]) -> list[Tensor]:
 def group_linears(tensors: list[Tensor], format_of: FormatOf) -> list[Tensor]:
     """Stack matrices that multiply the same input (q, k, v; gate, up) into one."""
     groups: dict[tuple[Tensor, str], list[Tensor]] = defaultdict(list)
+    # What is added to a stream is added in place, by a product of its own.
+    added = {t for tensor in tensors if tensor.kind == "add" for t in tensor.inputs}
     for tensor in tensors:
-        if tensor.kind == "linear":
+        if tensor.kind == "linear" and tensor not in added:
             groups[tensor.inputs[0], format_of(tensor.parameters[0])].append(tensor)
     replacements: dict[Tensor, list[Tensor]] = {}
     for (source, _), members in groups.items():

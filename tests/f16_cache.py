@@ -1,0 +1,57 @@
+"""The oracles with keys and values rounded to float16, as the engine's cache holds them.
+
+Without that, a float32 oracle differs by a few in 10,000, where a wrong scale could hide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reference import forward
+from reference.forward import Array, Tensors
+
+
+def rounded(x: Array) -> Array:
+    return x.astype(np.float16).astype(np.float32)
+
+
+def reference_logits(config: Any, tensors: Tensors, ids: Sequence[int]) -> Array:
+    """Ask the numpy reference for the logits of every position: (n, vocab_size) float32."""
+    attention = forward.attention
+    forward.attention = lambda q, k, v, mask: attention(q, rounded(k), rounded(v), mask)
+    try:
+        return forward.logits(config, tensors, ids)
+    finally:
+        forward.attention = attention
+
+
+def transformers_logits(path: Path, ids: Sequence[int]) -> Array:
+    """Ask transformers for the logits of every position: (n, vocab_size) float32."""
+    import torch
+    from transformers import AttentionInterface, AutoModelForCausalLM
+    from transformers.masking_utils import AttentionMaskInterface, eager_mask
+    from transformers.models.llama.modeling_llama import eager_attention_forward
+
+    def attention(module: Any, q: Any, k: Any, v: Any, mask: Any, **options: Any) -> Any:
+        k, v = k.half().float(), v.half().float()
+        return eager_attention_forward(module, q, k, v, mask, **options)
+
+    name = "eager_with_f16_cache"
+    AttentionInterface.register(name, attention)
+    AttentionMaskInterface.register(name, eager_mask)
+    model = AutoModelForCausalLM.from_pretrained(
+        path, dtype=torch.float32, attn_implementation=name
+    )
+    with torch.inference_mode():
+        return np.array(model(torch.tensor([list(ids)])).logits[0].numpy())
+
+
+def distance(actual: Array, expected: Array) -> float:
+    """Measure the error relative to what is expected, by the norm of all logits."""
+    assert actual.shape == expected.shape
+    error = actual.astype(np.float64) - expected
+    return float(np.linalg.norm(error) / np.linalg.norm(expected.astype(np.float64)))

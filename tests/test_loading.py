@@ -1,0 +1,343 @@
+"""Loading: which tensors a model must have, what weights may become, what fits in memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import checkpoints
+import engines
+from inferno import Engine, InvalidCheckpoint, InvalidOption, OutOfMemory, loading
+
+IDS = engines.random_ids(40)
+LAYER = "model.layers.1"
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def changed_gguf(path: Path, change: Change, **options: Any) -> Path:
+    """Write a tiny Llama of which `change` has done something to the tensors."""
+    config = checkpoints.tiny_config(**options)
+    tensors = checkpoints.random_tensors(config)
+    change(tensors)
+    return checkpoints.gguf_llama(path / "model.gguf", config, tensors)
+
+
+def changed_directory(path: Path, source: Path, change: Change) -> Path:
+    """Copy a directory of safetensors and change its tensors."""
+    from safetensors.numpy import load_file, save_file
+
+    shutil.copytree(source, path, dirs_exist_ok=True)
+    file = path / "model.safetensors"
+    tensors = load_file(file)
+    change(tensors)
+    save_file({name: np.ascontiguousarray(t) for name, t in tensors.items()}, file)
+    return path
+
+
+# ---- tensors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.embed_tokens.weight",
+        "model.norm.weight",
+        f"{LAYER}.input_layernorm.weight",
+        f"{LAYER}.self_attn.k_proj.weight",
+        f"{LAYER}.self_attn.v_proj.bias",
+        f"{LAYER}.mlp.down_proj.weight",
+    ],
+)
+def test_a_missing_tensor_is_named(tmp_path: Path, name: str) -> None:
+    path = changed_gguf(tmp_path, lambda tensors: tensors.pop(name), bias=True)
+    with pytest.raises(InvalidCheckpoint, match=f"`{name}`.*missing"):
+        engines.load(path)
+
+
+def test_a_missing_head_is_named(tmp_path: Path, llama_directory: Path) -> None:
+    """In config.json a model says that it has one; in GGUF a missing one means that it is tied."""
+    path = changed_directory(tmp_path, llama_directory, lambda t: t.pop("lm_head.weight"))
+    with pytest.raises(InvalidCheckpoint, match=r"`lm_head.weight`.*missing"):
+        engines.load(path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.layers.2.self_attn.q_proj.weight",
+        f"{LAYER}.mlp.down_proj.bias",
+        f"{LAYER}.self_attn.rotary.weight",
+        "score.weight",
+    ],
+)
+def test_a_tensor_that_nobody_asked_for_is_named(
+    tmp_path: Path, llama_directory: Path, name: str
+) -> None:
+    def add(tensors: dict[str, Any]) -> None:
+        tensors[name] = np.zeros((64,), np.float32)
+
+    path = changed_directory(tmp_path, llama_directory, add)
+    with pytest.raises(InvalidCheckpoint, match=f"`{name}`.*no use for it"):
+        engines.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("model.embed_tokens.weight", (319, 64)),
+        ("lm_head.weight", (320, 96)),
+        ("model.norm.weight", (32,)),
+        (f"{LAYER}.self_attn.q_proj.weight", (32, 64)),
+        (f"{LAYER}.self_attn.k_proj.weight", (64, 64)),
+        (f"{LAYER}.mlp.gate_proj.weight", (64, 96)),
+        (f"{LAYER}.mlp.down_proj.weight", (64 * 96,)),
+    ],
+)
+def test_a_tensor_of_the_wrong_shape_is_named(
+    tmp_path: Path, llama_directory: Path, name: str, shape: tuple[int, ...]
+) -> None:
+    def reshape(tensors: dict[str, Any]) -> None:
+        tensors[name] = np.zeros(shape, np.float32)
+
+    path = changed_directory(tmp_path, llama_directory, reshape)
+    with pytest.raises(InvalidCheckpoint) as caught:
+        engines.load(path)
+    assert f"`{name}`" in caught.value.message
+    assert f"found {shape}" in caught.value.message
+
+
+def test_tables_of_frequencies_that_old_files_hold_are_left_out(
+    tmp_path: Path, llama_directory: Path
+) -> None:
+    def add(tensors: dict[str, Any]) -> None:
+        tensors[f"{LAYER}.self_attn.rotary_emb.inv_freq"] = np.ones(8, np.float32)
+
+    path = changed_directory(tmp_path, llama_directory, add)
+    assert engines.load(path).logits(IDS).tobytes() == logits(llama_directory)
+
+
+def test_a_tied_head_that_was_left_in_is_left_out(tmp_path: Path) -> None:
+    tied = checkpoints.tiny_llama(tmp_path / "tied", ties=True)
+
+    def add(tensors: dict[str, Any]) -> None:
+        tensors["lm_head.weight"] = np.zeros((320, 64), np.float32)  # were it read, we would know
+
+    path = changed_directory(tmp_path / "both", tied, add)
+    assert logits(path) == logits(tied)
+
+
+# ---- weights that become others ------------------------------------------------------------------
+
+
+def logits(path: Path, **options: Any) -> bytes:
+    return engines.load(path, **options).logits(IDS).tobytes()
+
+
+@pytest.mark.parametrize("weights", ["q4_0", "q8_0", "f16", "bf16", "f32"])
+@pytest.mark.parametrize(
+    ("model_type", "options"),
+    [("llama", {"bias": True}), ("llama", {"ties": True, "kv_heads": 4}), ("qwen2", {})],
+    ids=["llama", "tied llama", "qwen2"],
+)
+def test_quantizing_while_loading_equals_loading_what_gguf_quantized(
+    tmp_path: Path, model_type: str, options: dict[str, Any], weights: str
+) -> None:
+    """`gguf.quants` is the oracle. The embedding is kept in q8_0 where the rest goes to q4_0."""
+    config = checkpoints.tiny_config(model_type, **options)
+    tensors = checkpoints.random_tensors(config)
+    floats = checkpoints.gguf_llama(tmp_path / "floats.gguf", config, tensors)
+    formats = {"embed_tokens": "q8_0"} if weights == "q4_0" else {}
+    quantized = checkpoints.gguf_llama(
+        tmp_path / "quantized.gguf", config, tensors, format=weights, formats=formats
+    )
+    assert logits(floats, weights=weights) == logits(quantized)
+    assert logits(quantized, weights=None) == logits(quantized)
+
+
+@pytest.mark.parametrize("weights", ["q4_0", "q8_0"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_quantized_as_their_floats(tmp_path: Path, weights: str, dtype: str) -> None:
+    config = checkpoints.tiny_config(bias=True)
+    tensors = checkpoints.rounded(checkpoints.random_tensors(config), dtype)
+    halves = checkpoints.save_checkpoint(tmp_path / "halves", config, tensors, dtype)
+    floats = checkpoints.gguf_llama(tmp_path / "floats.gguf", config, tensors)
+    assert logits(halves, weights=weights) == logits(floats, weights=weights)
+
+
+def test_the_formats_of_an_engine_are_those_of_its_matrices(llama_gguf: Path) -> None:
+    assert engines.load(llama_gguf).weight_formats == ("f32",)
+    assert engines.load(llama_gguf, weights="q4_0").weight_formats == ("q4_0", "q8_0")
+    small, large = (engines.load(llama_gguf, weights=w).memory.weights for w in ("q4_0", "f32"))
+    assert small < large / 4
+
+
+def test_rows_that_are_no_whole_blocks_can_be_quantized(tmp_path: Path) -> None:
+    """Their last block is filled with zeros; what is stored that way stays close."""
+    options = {"hidden": 40, "intermediate": 50, "heads": 2, "kv_heads": 1, "head_dim": 24}
+    path = engines.tiny_gguf(tmp_path / "odd.gguf", **options)
+    exact = engines.load(path).logits(IDS)
+    rough = engines.load(path, weights="q8_0").logits(IDS)
+    assert np.linalg.norm(rough - exact) < 0.02 * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize(
+    ("stored", "weights"), [("q8_0", "q4_0"), ("q4_0", "q8_0"), ("q4_1", "q4_0"), ("q8_0", "f16")]
+)
+def test_quantizing_what_is_quantized_is_refused(tmp_path: Path, stored: str, weights: str) -> None:
+    path = engines.tiny_gguf(tmp_path / "model.gguf", format=stored)
+    with pytest.raises(InvalidOption, match=f"`weights`.*stored as {stored}.*twice"):
+        engines.load(path, weights=weights)
+
+
+@pytest.mark.parametrize("format", ["q8_0", "q4_0", "f16"])
+def test_asking_for_what_a_file_already_holds_changes_nothing(tmp_path: Path, format: str) -> None:
+    path = engines.tiny_gguf(tmp_path / "model.gguf", format=format)
+    assert logits(path, weights=format) == logits(path)
+
+
+@pytest.mark.parametrize("weights", ["q4_1", "q4_k", "Q4_0", "", "int8", 4, True, ["q4_0"]])
+def test_weights_that_floats_cannot_become_are_refused(llama_gguf: Path, weights: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"`weights`: expected one of .*q4_0"):
+        engines.load(llama_gguf, weights=weights)
+
+
+def test_a_model_of_mixed_formats_loads_as_it_is(tmp_path: Path) -> None:
+    config = checkpoints.tiny_config(bias=True)
+    formats = {"v_proj.weight": "q8_0", "k_proj.weight": "f16", "up_proj": "f32"}
+    formats["down_proj"] = "q4_1"
+    path = checkpoints.gguf_llama(
+        tmp_path / "mixed.gguf",
+        config,
+        checkpoints.random_tensors(config),
+        format="q4_0",
+        formats=formats,
+    )
+    engine = engines.load(path)
+    assert set(engine.weight_formats) == {"q4_0", "q8_0", "f16", "f32", "q4_1"}
+    exact = engines.tiny_gguf(tmp_path / "exact.gguf", bias=True)
+    expected = engines.load(exact).logits(IDS)
+    assert np.linalg.norm(engine.logits(IDS) - expected) < 0.3 * np.linalg.norm(expected)
+    scalar = engines.load(path, isa="scalar", threads=2)
+    assert scalar.logits(IDS).tobytes() == engine.logits(IDS).tobytes()
+
+
+def test_a_bias_that_is_quantized_is_refused_by_name(tmp_path: Path) -> None:
+    config = checkpoints.tiny_config(bias=True)
+    path = checkpoints.gguf_llama(
+        tmp_path / "model.gguf",
+        config,
+        checkpoints.random_tensors(config),
+        formats={f"{LAYER}.self_attn.v_proj.bias": "q8_0"},
+    )
+    with pytest.raises(InvalidCheckpoint, match=f"`{LAYER}.self_attn.v_proj.bias`.*found q8_0"):
+        engines.load(path)
+
+
+# ---- context and memory --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("context", [0, -1, 257, 10**30, 1.0, True, "64", [64]])
+def test_a_context_that_cannot_be_is_refused(llama_gguf: Path, context: Any) -> None:
+    with pytest.raises(InvalidOption, match="`context`: expected an integer from 1 to 256"):
+        engines.load(llama_gguf, context=context)
+
+
+def test_the_context_is_the_model_s_or_what_was_asked(llama_gguf: Path) -> None:
+    assert engines.load(llama_gguf).context == 256
+    for context in (1, 63, 256):
+        assert engines.load(llama_gguf, context=context).context == context
+
+
+def test_a_shorter_context_changes_no_logits(llama_gguf: Path) -> None:
+    assert logits(llama_gguf, context=40) == logits(llama_gguf)
+
+
+class Memory:
+    """Says how much memory is free, counted from what weights and scratch of a model need."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        engine = Engine.load(path, threads=1)
+        self.position = engine.memory.kv_cache_per_token
+        self.base = loading._weight_bytes(engine._loaded.program) + loading._SCRATCH_BYTES
+        self._monkeypatch = monkeypatch
+
+    def is_free(self, count: int | None) -> None:
+        self._monkeypatch.setattr("inferno.loading.available_memory", lambda: count)
+
+    def holds(self, positions: int) -> None:
+        """Let there be room for so many positions beside everything else."""
+        self.is_free(self.base + positions * self.position)
+
+
+@pytest.fixture
+def memory(llama_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
+    return Memory(llama_gguf, monkeypatch)
+
+
+def test_weights_are_estimated_as_they_are_packed(llama_gguf: Path, memory: Memory) -> None:
+    estimated = memory.base - loading._SCRATCH_BYTES
+    packed = engines.load(llama_gguf).memory.weights
+    assert estimated <= packed <= 1.05 * estimated  # norms and biases are not counted
+
+
+def test_memory_that_nobody_knows_is_no_limit(llama_gguf: Path, memory: Memory) -> None:
+    memory.is_free(None)
+    assert engines.load(llama_gguf).context == 256
+
+
+@pytest.mark.parametrize(
+    ("positions", "context"), [(10_000, 256), (256, 256), (255, 192), (128, 128), (64, 64)]
+)
+def test_the_context_is_as_many_whole_pages_as_fit(
+    llama_gguf: Path, memory: Memory, positions: int, context: int
+) -> None:
+    memory.holds(positions)
+    engine = engines.load(llama_gguf)
+    assert engine.context == context
+    engine.new_session().feed([1] * context)
+
+
+@pytest.mark.parametrize("positions", [63, 0, -1_000, -100_000])
+def test_less_than_a_page_is_not_enough(llama_gguf: Path, memory: Memory, positions: int) -> None:
+    memory.holds(positions)
+    with pytest.raises(OutOfMemory, match="MB of free memory"):
+        engines.load(llama_gguf)
+
+
+def test_no_memory_at_all_is_not_enough(llama_gguf: Path, memory: Memory) -> None:
+    memory.is_free(0)
+    with pytest.raises(OutOfMemory) as caught:
+        engines.load(llama_gguf)
+    assert "found 0 MB" in caught.value.message
+    assert caught.value.hint is not None
+    assert "smaller" in caught.value.hint
+
+
+def test_a_context_that_was_asked_for_is_not_shortened(llama_gguf: Path, memory: Memory) -> None:
+    memory.holds(128)
+    with pytest.raises(OutOfMemory) as caught:
+        engines.load(llama_gguf, context=129)
+    assert caught.value.hint is not None
+    assert "context=128" in caught.value.hint
+    assert engines.load(llama_gguf, context=128).context == 128
+    assert engines.load(llama_gguf, context=100).context == 100
+
+
+def test_a_full_context_names_the_longer_one_of_the_model(llama_gguf: Path, memory: Memory) -> None:
+    memory.holds(64)
+    session = engines.load(llama_gguf).new_session()
+    session.feed([1] * 64)
+    with pytest.raises(OverflowError, match="64 of 64 tokens used") as caught:
+        session.feed([1])
+    assert "context=128" in str(caught.value)
+
+
+def test_smaller_weights_leave_room_for_a_longer_context(llama_gguf: Path, memory: Memory) -> None:
+    memory.holds(64)
+    assert engines.load(llama_gguf, weights="q4_0").context > engines.load(llama_gguf).context
