@@ -8,9 +8,11 @@
 #if defined(_MSC_VER)
 #define INFERNO_INLINE static __forceinline
 #define INFERNO_RESTRICT __restrict
+#define INFERNO_MAY_CHANGE_MEMORY() _ReadWriteBarrier()
 #else
 #define INFERNO_INLINE static inline __attribute__((always_inline))
 #define INFERNO_RESTRICT __restrict__
+#define INFERNO_MAY_CHANGE_MEMORY() __asm__ volatile("" ::: "memory")
 #endif
 
 namespace inferno {

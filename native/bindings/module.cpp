@@ -12,6 +12,7 @@
 #include "bindings/testing.h"
 #include "kernels/dispatch.h"
 #include "runtime/executor.h"
+#include "runtime/probe.h"
 #include "runtime/sampler.h"
 
 namespace nb = nanobind;
@@ -118,6 +119,17 @@ NB_MODULE(_native, m) {
         .def(
             "__init__", [](ThreadPool* self, int threads) { new (self) ThreadPool(threads); }, "threads"_a)
         .def_prop_ro("size", &ThreadPool::size);
+
+    m.def(
+        "probe_machine",
+        [](ThreadPool& pool, const std::string& isa) {
+            const KernelTable& kernels = choose_kernels(isa);
+            const nb::gil_scoped_release release;
+            const MachineLimits limits = probe_machine(pool, kernels);
+            return std::tuple(limits.read_bytes_per_second, limits.int8_macs_per_second, limits.float_macs_per_second);
+        },
+        "pool"_a, "isa"_a,
+        "Measure the machine: (bytes read, int8 multiply-adds, float multiply-adds) a second, on all threads.");
 
     nb::class_<Plan>(m, "Plan", "What a model computes, as data; written once by inferno.lowering.")
         .def(
@@ -230,6 +242,21 @@ NB_MODULE(_native, m) {
                 return log_sum_exp(self.kernels(), logits.data(), (int64_t)logits.size());
             },
             "logits"_a)
+        .def_prop_rw(
+            "profiling", [](const Executor& self) { return self.profile.enabled; },
+            [](Executor& self, bool enabled) {
+                self.profile.enabled = enabled;
+                self.profile.clear();
+            },
+            "Whether forward passes are timed by phase; setting it forgets earlier times.")
+        .def(
+            "profile",
+            [](const Executor& self) {
+                std::vector<std::tuple<std::string, double, double, int64_t>> out;
+                for (const auto& [name, e] : self.profile.entries()) out.emplace_back(name, e.wall, e.busy, e.phases);
+                return out;
+            },
+            "(phase, wall seconds, seconds summed over threads, how many) of all passes since `profiling` was set.")
         .def_prop_ro("scratch_bytes", &Executor::scratch_bytes)
         .def_prop_ro("isa", [](const Executor& self) { return std::string(self.kernels().name); });
 

@@ -52,6 +52,8 @@ constexpr int kKeyGroup = 16;       // positions side by side in a page's keys: 
 // keys and one broadcast on AVX2.
 constexpr int kMaxGroupRows = 6;
 
+constexpr int kProbeChains = 4;  // of 16 lanes, eight registers on AVX2: two multipliers of latency four
+
 INFERNO_INLINE int64_t attention_state_floats(int head_dim_padded) { return head_dim_padded + 16; }
 INFERNO_INLINE int64_t attention_scratch_floats(int head_dim_padded) {
     return kMaxGroupRows * attention_state_floats(head_dim_padded);
@@ -82,6 +84,11 @@ struct KernelTable {
     void (*finish_state)(const float* state, int head_dim, int head_dim_padded, float* out);
     // out[i] = exp(x[i]), 0 below -87
     void (*exp)(const float* x, float* out, int64_t n);
+
+    // Probes of the machine (body/probe.inl.h); the results keep the compiler from skipping the work.
+    float (*probe_dot)(int64_t blocks);
+    float (*probe_fma)(int64_t steps);
+    float (*probe_read)(const uint8_t* data, int64_t bytes);
 };
 
 const KernelTable& kernels_scalar();

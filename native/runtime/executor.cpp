@@ -18,6 +18,19 @@ constexpr int kChunksPerThread = 8;
 constexpr int kUnitRows = 4 * kMaxGroupRows;
 constexpr int kMaxQueryRows = 512;
 
+// How a phase is called in a profile.
+const char* phase_name(OpKind kind, int step) {
+    if (kind == OpKind::attention && step == 0) return "rotate and store";
+    if (kind == OpKind::attention && step == 2) return "merge splits";
+    switch (kind) {
+#define X(name) \
+    case OpKind::name: return #name;
+        INFERNO_OP_KINDS(X)
+#undef X
+    }
+    return "";
+}
+
 int64_t num_splits(int64_t positions) { return ceil_div(positions, kSplit); }
 
 }  // namespace
@@ -64,8 +77,20 @@ void Executor::forward(const std::vector<SequenceRows>& batch) {
     if (num_rows_ == 0) return;
     for (const auto& sequence : batch) sequence.cache->reserve(sequence.count);
     list_phases();
-    pool_->run(counts_, [this](int phase, int chunk) { run(phases_[phase], chunk); });
+    if (profile.enabled) {
+        run_profiled();
+    } else {
+        pool_->run(counts_, [this](int phase, int chunk) { run(phases_[phase], chunk); });
+    }
     for (const auto& sequence : batch) sequence.cache->advance(sequence.count);
+}
+
+void Executor::run_profiled() {
+    std::vector<const char*> names;
+    for (const Phase& phase : phases_) names.push_back(phase_name(phase.op->kind, phase.step));
+    profile.begin(phases_.size());
+    pool_->run(counts_, [this](int phase, int chunk) { profile.time(phase, [&] { run(phases_[phase], chunk); }); });
+    profile.end(names);
 }
 
 void Executor::lay_out(const std::vector<SequenceRows>& batch) {

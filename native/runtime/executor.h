@@ -7,6 +7,7 @@
 #include "kernels/table.h"
 #include "runtime/kv_cache.h"
 #include "runtime/model.h"
+#include "runtime/profile.h"
 
 namespace inferno {
 
@@ -36,6 +37,8 @@ public:
     const KernelTable& kernels() const { return kernels_; }
     int64_t scratch_bytes() const;
 
+    Profile profile;
+
 private:
     struct Row {
         int sequence;
@@ -52,6 +55,7 @@ private:
         int step;  // attention has several: 0 rotate and store, 1 attend, 2 merge
     };
 
+    void run_profiled();
     void lay_out(const std::vector<SequenceRows>& batch);
     void list_attention_units(const std::vector<SequenceRows>& batch, const Op& op);
     void list_phases();

@@ -31,6 +31,11 @@ class ThreadPool:
     @property
     def size(self) -> int: ...
 
+def probe_machine(pool: ThreadPool, isa: str) -> tuple[float, float, float]:
+    """
+    Measure the machine: (bytes read, int8 multiply-adds, float multiply-adds) a second, on all threads.
+    """
+
 class Plan:
     """What a model computes, as data; written once by inferno.lowering."""
 
@@ -103,6 +108,20 @@ class Executor:
         """
 
     def log_sum_exp(self, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> float: ...
+
+    @property
+    def profiling(self) -> bool:
+        """
+        Whether forward passes are timed by phase; setting it forgets earlier times.
+        """
+
+    @profiling.setter
+    def profiling(self, arg: bool, /) -> None: ...
+
+    def profile(self) -> list[tuple[str, float, float, int]]:
+        """
+        (phase, wall seconds, seconds summed over threads, how many) of all passes since `profiling` was set.
+        """
 
     @property
     def scratch_bytes(self) -> int: ...

@@ -71,6 +71,7 @@ class Engine:
         self.stop_ids = frozenset({*config.eos_token_ids, *tokenizer.eos_ids})
         self.num_tokens = min(config.vocab_size, tokenizer.vocab_size)
         self._loaded = loaded
+        self._pool = threads
         self._executor = _native.Executor(loaded.model, threads, isa)
         self._lock = threading.RLock()
 

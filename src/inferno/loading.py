@@ -36,8 +36,12 @@ class PackedFormat(NamedTuple):
     tile_block_bytes: int
     encodes: bool  # floats can be quantized to it
 
+    def packed_bytes(self, rows: int, columns: int) -> int:
+        """Return the bytes of a packed matrix, in whole tiles of 16 rows x 32 columns."""
+        return -(-rows // 16) * -(-columns // 32) * self.tile_block_bytes
 
-_FORMATS = {f.name: f for f in map(PackedFormat._make, _native.formats())}
+
+PACKED_FORMATS = {f.name: f for f in map(PackedFormat._make, _native.formats())}
 _FLOAT_FORMATS = ("f32", "f16", "bf16")
 # The embedding is read a row at a time, so its size costs no speed; tied, it is the head too, and
 # the head's errors reach every logit undamped.
@@ -49,7 +53,7 @@ _SCRATCH_BYTES = 64 << 20
 
 def weight_choices() -> list[str]:
     """Return what `weights=` can be: the formats that floats can be quantized to while loading."""
-    return [f.name for f in _FORMATS.values() if f.encodes]
+    return [f.name for f in PACKED_FORMATS.values() if f.encodes]
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,9 @@ def load_model(
     formats = _Formats(checkpoint, weights)
     graph = Graph()
     build_of(c.model_type)(graph, c, Parameters())
-    program = lower(graph.tensors, formats.of, {f.name: f.activation for f in _FORMATS.values()})
+    program = lower(
+        graph.tensors, formats.of, {f.name: f.activation for f in PACKED_FORMATS.values()}
+    )
     _check_shapes(checkpoint, program)
     pages = _native.PagePool(c.num_hidden_layers, c.num_key_value_heads, c.head_dim)
     context = _fitting_context(c, program, pages.bytes_per_position, context)
@@ -156,10 +162,7 @@ def _check_shapes(checkpoint: Checkpoint, program: Program) -> None:
 
 
 def _weight_bytes(program: Program) -> int:
-    return sum(
-        -(-m.rows // 16) * -(-m.columns // 32) * _FORMATS[m.format].tile_block_bytes
-        for m in program.matrices
-    )
+    return sum(PACKED_FORMATS[m.format].packed_bytes(m.rows, m.columns) for m in program.matrices)
 
 
 def _fitting_context(

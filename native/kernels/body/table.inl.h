@@ -3,6 +3,7 @@
 #include "kernels/body/attention.inl.h"
 #include "kernels/body/matmul.inl.h"
 #include "kernels/body/pack.inl.h"
+#include "kernels/body/probe.inl.h"
 #include "kernels/body/rope.inl.h"
 
 namespace inferno {
@@ -26,6 +27,9 @@ constexpr KernelTable make_table() {
     table.merge_states = merge_states<Isa>;
     table.finish_state = finish_state<Isa>;
     table.exp = exp_row<Isa>;
+    table.probe_dot = probe_dot<Isa>;
+    table.probe_fma = probe_fma<Isa>;
+    table.probe_read = probe_read<Isa>;
     return table;
 }
 

@@ -52,7 +52,9 @@ def main(arguments: list[str]) -> int:
     if options.raw:
         generation = engine.generate(prompt, **sampling)
     else:
-        system = [{"role": "system", "content": options.system}] if options.system else []
+        system = (
+            [{"role": "system", "content": options.system}] if options.system is not None else []
+        )
         generation = engine.chat([*system, {"role": "user", "content": prompt}], **sampling)
     if options.json:
         text = "".join(generation)
