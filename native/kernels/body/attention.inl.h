@@ -51,12 +51,13 @@ void score_rows(const float* const* q, const f16* keys, int head_dim, float scal
     for (int r = 0; r < R; ++r) Isa::store(scores + r * kPagePositions, Isa::mul(acc[r], Isa::splat(scale)));
 }
 
-// acc[r][16 dims] += sum over positions of p_r * v, R rows.
+// acc[r][16 dims] = acc * factor_r + sum over positions of p_r * v, R rows.
 template <class Isa, int R>
-void add_values(const float* weights, const f16* values, int positions, int stride, float* acc, int64_t acc_stride) {
+void add_values(const float* weights, const float* factors, const f16* values, int positions, int stride, float* acc,
+                int64_t acc_stride) {
     typename Isa::F32 sum[R];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) sum[r] = Isa::load(acc + r * acc_stride);
+    for (int r = 0; r < R; ++r) sum[r] = Isa::mul(Isa::load(acc + r * acc_stride), Isa::splat(factors[r]));
     for (int p = 0; p < positions; ++p) {
         const auto v = Isa::load_f16(values + (int64_t)p * stride);
 #pragma GCC unroll 8
@@ -64,6 +65,48 @@ void add_values(const float* weights, const f16* values, int positions, int stri
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) Isa::store(acc + r * acc_stride, sum[r]);
+}
+
+// One step of the online softmax for R rows: scores become weights, and states are told the factor by which
+// the new maximum shrinks them. Row by row each part would wait for the one before; part by part for all
+// rows, the chains overlap (5 to 7 % of the whole kernel; docs/lab-notebook.md).
+template <class Isa, int R>
+INFERNO_INLINE void soften(float* scores, int positions, const int* visible, float* state, int64_t stride, int padded,
+                           float* factors) {
+    alignas(64) float shrink[16];
+    float maxima[R];
+    for (int r = 0; r < R; ++r) {
+        float* row = scores + r * kPagePositions;
+        auto highest = Isa::splat(kMinusInfinity);
+        for (int p = 0; p < positions; p += kKeyGroup) {
+            auto x = Isa::load(row + p);
+            if (visible[r] < p + kKeyGroup) {
+                x = Isa::keep_first(x, visible[r] - p, kMinusInfinity);
+                Isa::store(row + p, x);
+            }
+            highest = Isa::max(highest, x);
+        }
+        float* s = state + r * stride + padded;
+        const float maximum = Isa::max1(s[0], Isa::reduce_max(highest));
+        // Where nothing was visible yet, differences from zero give weights and factors of zero.
+        maxima[r] = maximum == kMinusInfinity ? 0.0f : maximum;
+        shrink[r] = s[0] - maxima[r];
+        s[0] = maximum;
+    }
+    for (int r = R; r < 16; ++r) shrink[r] = 0.0f;
+    Isa::store(shrink, exp16<Isa>(Isa::load(shrink)));  // 1, exactly, where the maximum stands
+    for (int r = 0; r < R; ++r) {
+        float* row = scores + r * kPagePositions;
+        auto sum = Isa::zero();
+        for (int p = 0; p < positions; p += kKeyGroup) {
+            const auto weight = exp16<Isa>(Isa::sub(Isa::load(row + p), Isa::splat(maxima[r])));
+            Isa::store(row + p, weight);
+            sum = Isa::add(sum, weight);
+        }
+        float& total = state[r * stride + padded + 1];
+        total = total * shrink[r] + Isa::reduce_add(sum);
+        factors[r] = shrink[r];
+    }
 }
 
 template <class Isa, int R>
@@ -75,41 +118,12 @@ INFERNO_INLINE void attend_group(const AttentionArgs& a, int rows, const float* 
     const f16* keys = (const f16*)page;
     const f16* values = keys + (int64_t)kPagePositions * a.head_dim_padded;
     const int64_t stride = attention_state_floats(a.head_dim_padded);
+    float factors[R];
     for (int p = 0; p < positions; p += kKeyGroup)
         score_rows<Isa, R>(q, keys + (int64_t)p * a.head_dim_padded, a.head_dim, a.scale, scores + p);
-    for (int r = 0; r < R; ++r) {
-        float* row = scores + r * kPagePositions;
-        float* s = state + r * stride;
-        float& maximum = s[a.head_dim_padded];
-        float& total = s[a.head_dim_padded + 1];
-        auto highest = Isa::splat(kMinusInfinity);
-        for (int p = 0; p < positions; p += kKeyGroup) {
-            const auto x = Isa::keep_first(Isa::load(row + p), visible[r] - p, kMinusInfinity);
-            Isa::store(row + p, x);
-            highest = Isa::max(highest, x);
-        }
-        const float new_maximum = Isa::max1(maximum, Isa::reduce_max(highest));
-        if (new_maximum == kMinusInfinity) {  // nothing visible in this step (or all scores -inf): no weight
-            for (int p = 0; p < positions; ++p) row[p] = 0.0f;
-            continue;
-        }
-        if (new_maximum != maximum) {  // otherwise the factor is exp(0) = 1, exactly
-            const float factor = exp1<Isa>(maximum - new_maximum);
-            for (int d = 0; d < a.head_dim_padded; d += 16)
-                Isa::store(s + d, Isa::mul(Isa::load(s + d), Isa::splat(factor)));
-            total = total * factor;
-            maximum = new_maximum;
-        }
-        auto sum = Isa::zero();
-        for (int p = 0; p < positions; p += kKeyGroup) {
-            const auto weight = exp16<Isa>(Isa::sub(Isa::load(row + p), Isa::splat(new_maximum)));
-            Isa::store(row + p, weight);
-            sum = Isa::add(sum, weight);
-        }
-        total = total + Isa::reduce_add(sum);
-    }
+    soften<Isa, R>(scores, positions, visible, state, stride, a.head_dim_padded, factors);
     for (int d = 0; d < a.head_dim_padded; d += 16)
-        add_values<Isa, R>(scores, values + d, positions, a.head_dim_padded, state + d, stride);
+        add_values<Isa, R>(scores, factors, values + d, positions, a.head_dim_padded, state + d, stride);
 }
 
 template <class Isa>
