@@ -59,7 +59,7 @@ class WatchedExecutor:
     def forward(self, batch: Any) -> None:
         self.passes += 1
         self._before(self.passes - 1)
-        self._executor.forward(batch)
+        return self._executor.forward(batch)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._executor, name)

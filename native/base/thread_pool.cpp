@@ -1,11 +1,15 @@
 #include "base/thread_pool.h"
 
 #include <chrono>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/float_environment.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
+#endif
+#if defined(__unix__) || defined(__APPLE__)
+#include <unistd.h>
 #endif
 
 namespace inferno {
@@ -56,14 +60,45 @@ ThreadPool::ThreadPool(int threads) {
     if (threads < 1 || threads > kMaxThreads)
         throw Error("invalid-option",
                     "`threads`: expected 1 to " + std::to_string(kMaxThreads) + ", found " + std::to_string(threads));
-    workers_.reserve(threads - 1);
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this](std::stop_token stop) { work(stop); });
+    workers_->reserve(threads - 1);
+    try {
+        for (int i = 1; i < threads; ++i) workers_->emplace_back([this](std::stop_token stop) { work(stop); });
+    } catch (const std::system_error&) {
+        const int started = size();
+        stop();
+        throw Error(
+            "out-of-memory",
+            "Threads: expected " + std::to_string(threads) + ", but the system gave only " + std::to_string(started),
+            "use fewer threads, or raise the limits on processes and memory");
+    }
 }
 
 ThreadPool::~ThreadPool() {
-    for (auto& worker : workers_) worker.request_stop();
+    if (process_ == current_process())
+        stop();
+    else
+        workers_.release();  // a forked child: the threads are not here
+}
+
+void ThreadPool::check_process() const {
+    if (process_ != current_process())
+        throw Error("invalid-option", "The engine was loaded before this process was forked",
+                    "load it in the child, or start children by spawning");
+}
+
+void ThreadPool::stop() {
+    for (auto& worker : *workers_) worker.request_stop();
     jobs_.fetch_add(1);
     jobs_.notify_all();
+    workers_->clear();  // joins
+}
+
+int ThreadPool::current_process() {
+#if defined(__unix__) || defined(__APPLE__)
+    return (int)getpid();
+#else
+    return 0;  // no fork
+#endif
 }
 
 void ThreadPool::work(std::stop_token stop) {
@@ -117,6 +152,7 @@ void ThreadPool::open_phase(int phase) {
 void ThreadPool::run(const std::vector<int>& counts, const std::function<void(int, int)>& body) {
     for (const int count : counts) check(count >= 0 && count <= kMaxChunks, "chunks of a phase");
     if (inside_a_job) return run_inline(counts, body);
+    check_process();
     const std::lock_guard lock(callers_);
     const FloatEnvironment environment;
     inside_a_job = true;

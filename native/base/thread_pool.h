@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -25,12 +26,17 @@ public:
     static constexpr int kMaxThreads = 256;
     static constexpr int kMaxChunks = 32768;  // of a phase: with kMaxThreads late claims it stays below 65536
 
-    explicit ThreadPool(int threads);  // the caller is one of them
+    // The caller is one of the threads. Throws if the system does not give the others.
+    explicit ThreadPool(int threads);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
 
-    int size() const { return (int)workers_.size() + 1; }
+    // Throws in a process that was forked after the pool was made: its threads are not there, and its locks
+    // may be held for ever.
+    void check_process() const;
+
+    int size() const { return (int)workers_->size() + 1; }
 
     // Run body(phase, chunk) for all chunks of phase 0, then 1, ... `counts[i]` in 0 .. kMaxChunks.
     // The first exception of a body is thrown here, once nobody works on the job any more; the chunks
@@ -42,9 +48,11 @@ public:
     }
 
 private:
+    static int current_process();
     void work(std::stop_token stop);
     bool take_chunk();  // false: nothing to claim right now
     void open_phase(int phase);
+    void stop();
     void run_inline(const std::vector<int>& counts, const std::function<void(int, int)>& body);
 
     alignas(64) std::atomic<uint64_t> ticket_{0};
@@ -62,7 +70,9 @@ private:
     std::mutex failure_mutex_;
 
     std::mutex callers_;  // one job at a time
-    std::vector<std::jthread> workers_;
+    // Behind a pointer, to be left alone in a forked child, where there are no threads to join.
+    std::unique_ptr<std::vector<std::jthread>> workers_ = std::make_unique<std::vector<std::jthread>>();
+    const int process_ = current_process();
 };
 
 }  // namespace inferno

@@ -66,21 +66,27 @@ void raise_in_python(const Error& error) {
     PyErr_SetObject(kind.ptr(), value.ptr());
 }
 
-void forward(Executor& executor, const std::vector<std::tuple<KvCache*, TokenArray, std::string>>& batch) {
+// One call, so that nothing of Python can run between a pass and the copy of its logits.
+nb::ndarray<nb::numpy, float> forward(Executor& executor,
+                                      const std::vector<std::tuple<KvCache*, TokenArray, std::string>>& batch) {
     std::vector<SequenceRows> rows;
     for (const auto& [cache, tokens, logits] : batch) {
         for (const auto& other : rows) check(other.cache != cache, "a cache stands once in a batch");
         rows.push_back({cache, tokens.data(), (int)tokens.size(), logits_named(logits)});
     }
-    const nb::gil_scoped_release release;
-    executor.forward(rows);
-}
-
-nb::ndarray<nb::numpy, float> copy_rows(const Executor& executor, int first, int count) {
     const size_t vocab = (size_t)executor.model().plan().vocab_size;
-    auto copy = std::make_unique<float[]>(count * vocab);
-    for (int i = 0; i < count; ++i) std::memcpy(&copy[i * vocab], executor.logits(first + i), vocab * sizeof(float));
-    return to_numpy(std::move(copy), {(size_t)count, vocab});
+    size_t count = 0;
+    std::unique_ptr<float[]> copy;
+    {
+        const nb::gil_scoped_release release;
+        executor.forward(rows, [&] {
+            count = (size_t)executor.num_logits();
+            copy = std::make_unique<float[]>(count * vocab);
+            for (size_t i = 0; i < count; ++i)
+                std::memcpy(&copy[i * vocab], executor.logits((int)i), vocab * sizeof(float));
+        });
+    }
+    return to_numpy(std::move(copy), {count, vocab});
 }
 
 }  // namespace
@@ -93,6 +99,9 @@ NB_MODULE(_native, m) {
                 std::rethrow_exception(p);
             } catch (const Error& error) {
                 raise_in_python(error);
+            } catch (const std::bad_alloc&) {
+                raise_in_python(Error("out-of-memory", "The system gave no more memory",
+                                      "load with a smaller context or smaller weights, or free some memory"));
             }
         },
         nullptr);
@@ -226,15 +235,10 @@ NB_MODULE(_native, m) {
                 new (self) Executor(model, pool, choose_kernels(isa));
             },
             "model"_a, "pool"_a, "isa"_a)
-        .def("forward", &forward, "batch"_a,
-             "Process [(cache, token ids, \"none\"|\"last\"|\"all\")]; the caches grow by their ids.")
         .def(
-            "logits",
-            [](const Executor& self, int first, int count) {
-                check(first >= 0 && count > 0 && first + count <= self.num_logits(), "the rows of logits exist");
-                return copy_rows(self, first, count);
-            },
-            "first"_a, "count"_a, "A copy of wanted rows of the last forward pass: (count, vocab_size) f32.")
+            "forward", &forward, "batch"_a,
+            "Process [(cache, token ids, \"none\"|\"last\"|\"all\")]; the caches grow by their ids. Returns the logits "
+            "wanted: (rows, vocab_size) f32.")
         .def(
             "log_sum_exp",
             [](const Executor& self, const FloatArray& logits) {

@@ -31,6 +31,9 @@ const char* phase_name(OpKind kind, int step) {
     return "";
 }
 
+// Whole blocks: an embedding's row is unpacked block by block, and must not reach into the next row.
+int64_t row_stride(const RowsSpec& spec) { return round_up(spec.columns, kBlock); }
+
 int64_t num_splits(int64_t positions) { return ceil_div(positions, kSplit); }
 
 }  // namespace
@@ -54,11 +57,11 @@ int64_t Executor::scratch_bytes() const {
 
 const float* Executor::logits(int row) const {
     const Slice& out = model_->plan().ops.back().output;
-    return rows_[out.rows].as<float>() + row * round_up(model_->plan().rows[out.rows].columns, 16);
+    return rows_[out.rows].as<float>() + row * row_stride(model_->plan().rows[out.rows]);
 }
 
 float* Executor::row(const Slice& slice, int index) {
-    const int64_t stride = round_up(model_->plan().rows[slice.rows].columns, 16);
+    const int64_t stride = row_stride(model_->plan().rows[slice.rows]);
     return rows_[slice.rows].as<float>() + index * stride + slice.offset;
 }
 
@@ -72,9 +75,11 @@ PackTarget Executor::pack_target(int pack, int index) {
 
 // ---- a forward pass ---------------------------------------------------------------------------------
 
-void Executor::forward(const std::vector<SequenceRows>& batch) {
+void Executor::forward(const std::vector<SequenceRows>& batch, const std::function<void()>& take_logits) {
+    pool_->check_process();
+    const std::lock_guard lock(mutex_);
     lay_out(batch);
-    if (num_rows_ == 0) return;
+    if (num_rows_ == 0) return take_logits();
     for (const auto& sequence : batch) sequence.cache->reserve(sequence.count);
     list_phases();
     if (profile.enabled) {
@@ -83,6 +88,7 @@ void Executor::forward(const std::vector<SequenceRows>& batch) {
         pool_->run(counts_, [this](int phase, int chunk) { run(phases_[phase], chunk); });
     }
     for (const auto& sequence : batch) sequence.cache->advance(sequence.count);
+    take_logits();
 }
 
 void Executor::run_profiled() {
@@ -116,7 +122,7 @@ void Executor::lay_out(const std::vector<SequenceRows>& batch) {
     for (size_t i = 0; i < rows_.size(); ++i) {
         const auto& spec = plan.rows[i];
         // A block of slack: kernels read whole vectors of lanes at a row's end.
-        const int64_t floats = num_rows_of(spec.selected) * round_up(spec.columns, 16) + kBlock;
+        const int64_t floats = num_rows_of(spec.selected) * row_stride(spec) + kBlock;
         rows_[i].reserve((size_t)floats * sizeof(float));
     }
     for (size_t i = 0; i < packs_.size(); ++i) {
@@ -305,7 +311,7 @@ void Executor::run_linear(const Op& op, int piece) {
     args.num_tokens = tokens;
     args.bias = op.vector >= 0 ? model_->vector(op.vector) : nullptr;
     args.out = row(op.output, 0);
-    args.out_stride = round_up(model_->plan().rows[op.output.rows].columns, 16);
+    args.out_stride = row_stride(model_->plan().rows[op.output.rows]);
     args.accumulate = op.accumulate;
     kernels_.matmul[(int)m.format](args);
 }

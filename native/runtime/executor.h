@@ -1,6 +1,8 @@
 // Walks a plan for a batch of rows of any number of sequences: one job of the thread pool a forward pass.
 #pragma once
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -26,10 +28,11 @@ public:
     Executor(std::shared_ptr<const Model> model, std::shared_ptr<ThreadPool> pool, const KernelTable& kernels);
     Executor(const Executor&) = delete;
 
-    // Process the rows and extend the caches. On an exception no cache has grown.
-    void forward(const std::vector<SequenceRows>& batch);
+    // Process the rows and extend the caches, then call `take_logits`. One pass at a time: other threads
+    // wait. On an exception no cache has grown.
+    void forward(const std::vector<SequenceRows>& batch, const std::function<void()>& take_logits);
 
-    // Of the last forward: one row for each wanted, in the order of the batch. (num_logits(), vocab_size)
+    // For `take_logits`: one row for each wanted, in the order of the batch. (num_logits(), vocab_size)
     int num_logits() const { return num_selected_; }
     const float* logits(int row) const;
 
@@ -78,6 +81,7 @@ private:
     void attend(const Op& op, const AttentionUnit& unit);
     void merge(const Op& op, int chunk);
 
+    std::mutex mutex_;
     std::shared_ptr<const Model> model_;
     std::shared_ptr<ThreadPool> pool_;
     const KernelTable& kernels_;

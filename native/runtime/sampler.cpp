@@ -58,8 +58,18 @@ std::vector<Candidate> top_logits(const float* logits, int64_t n, int64_t count)
     return heap;
 }
 
+// Whatever the options, and wherever it stands: a number that is none must not be talked over.
+void check_numbers(const float* logits, int64_t n) {
+    bool sound = true;
+    for (int64_t i = 0; i < n; ++i) sound &= logits[i] < std::numeric_limits<float>::infinity();  // false for NaN
+    if (!sound)
+        throw Error("invalid-checkpoint", "The model's logits are not numbers",
+                    "its weights are damaged, or overflow in the type they were converted to");
+}
+
 double log_sum_exp(const KernelTable& kernels, const float* logits, int64_t n) {
     const FloatEnvironment environment;
+    check_numbers(logits, n);
     const float highest = *std::max_element(logits, logits + n);
     double sum = 0.0;
     float shifted[256], exps[256];
@@ -84,6 +94,7 @@ void Sampler::accept(int32_t token, bool generated) {
 }
 
 void Sampler::adjust(const float* logits) {
+    check_numbers(logits, num_tokens_);
     adjusted_.assign(logits, logits + num_tokens_);
     for (const auto& [token, bias] : options_.logit_bias) {
         if (token < 0 || token >= num_tokens_) continue;
@@ -106,23 +117,20 @@ void Sampler::best(int64_t count) { candidates_ = top_logits(adjusted_.data(), n
 int32_t Sampler::sample(const float* logits, int64_t position) {
     const FloatEnvironment environment;
     adjust(logits);
-    const auto refuse_nonsense = [&] {
-        if (std::isnan(candidates_[0].logit))
-            throw Error("invalid-checkpoint", "The model's logits are not numbers",
-                        "its weights are damaged, or overflow in the type they were converted to");
+    const auto refuse_if_banned = [&] {
         if (candidates_[0].logit == -std::numeric_limits<float>::infinity())
             throw Error("invalid-option", "`logit_bias` bans every token", "leave at least one token allowed");
     };
     if (options_.temperature == 0.0f) {
         best(1);
-        refuse_nonsense();
+        refuse_if_banned();
         return candidates_[0].token;
     }
     const int64_t limit = options_.top_k > 0 ? std::min<int64_t>(options_.top_k, num_tokens_) : num_tokens_;
     // Without top-k, the nucleus is taken of the whole vocabulary's mass, but only its front is sorted.
     int64_t count = options_.top_k > 0 ? limit : std::min(kFirstNucleus, limit);
     best(count);
-    refuse_nonsense();
+    refuse_if_banned();
     const float highest = candidates_[0].logit;
     double total = -1.0;
     std::vector<float> weights;

@@ -52,6 +52,8 @@ private:
     std::vector<Candidate> candidates_;
 };
 
+// Throws `invalid-checkpoint` if a logit is no number, or larger than all; minus infinity is a ban.
+void check_numbers(const float* logits, int64_t n);
 // log(sum(exp(logits))): a logit minus this is its log probability, whatever the sampler's options.
 double log_sum_exp(const KernelTable& kernels, const float* logits, int64_t n);
 // The `count` most likely, best first.

@@ -97,14 +97,9 @@ class Executor:
 
     def __init__(self, model: Model, pool: ThreadPool, isa: str) -> None: ...
 
-    def forward(self, batch: Sequence[tuple[KvCache, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], str]]) -> None:
+    def forward(self, batch: Sequence[tuple[KvCache, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], str]]) -> NDArray[numpy.float32]:
         """
-        Process [(cache, token ids, "none"|"last"|"all")]; the caches grow by their ids.
-        """
-
-    def logits(self, first: int, count: int) -> NDArray[numpy.float32]:
-        """
-        A copy of wanted rows of the last forward pass: (count, vocab_size) f32.
+        Process [(cache, token ids, "none"|"last"|"all")]; the caches grow by their ids. Returns the logits wanted: (rows, vocab_size) f32.
         """
 
     def log_sum_exp(self, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> float: ...

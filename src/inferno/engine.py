@@ -6,11 +6,11 @@ Owns what sessions share. Knows no HTTP and no terminal.
 from __future__ import annotations
 
 import os
-import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import islice
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from inferno.catalogue import CATALOGUE
 from inferno.chat import ChatTemplate
 from inferno.config import ModelConfig
 from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText
+from inferno.excerpt import shown
 from inferno.generation import Generation
 from inferno.graph import Floats
 from inferno.loading import LoadedModel, Progress, load_model
@@ -73,7 +74,6 @@ class Engine:
         self._loaded = loaded
         self._pool = threads
         self._executor = _native.Executor(loaded.model, threads, isa)
-        self._lock = threading.RLock()
 
     @classmethod
     def load(
@@ -104,16 +104,20 @@ class Engine:
         """
         if kv_cache not in KV_CACHE_TYPES:
             raise InvalidOption(
-                f"`kv_cache`: expected one of {', '.join(KV_CACHE_TYPES)}, found {kv_cache!r}"
+                f"`kv_cache`: expected one of {', '.join(KV_CACHE_TYPES)}, found {shown(kv_cache)}"
             )
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
-            raise InvalidOption(f"`threads`: expected an integer, found {threads!r}")
+            raise InvalidOption(f"`threads`: expected an integer, found {shown(threads)}")
         if isa is not None and not isinstance(isa, str):
-            raise InvalidOption(f"`isa`: expected a name, found {isa!r}")
-        isa = _native.choose_isa(isa if isa is not None else os.environ.get("INFERNO_ISA", ""))
+            raise InvalidOption(f"`isa`: expected a name, found {shown(isa)}")
+        if not isinstance(model, (str, os.PathLike)):
+            raise InvalidOption(f"`model`: expected a name or a path, found {shown(model)}")
+        if progress is not None and not callable(progress):
+            raise InvalidOption(f"`progress`: expected a function, found {shown(progress)}")
+        isa = _chosen_isa(isa if isa is not None else os.environ.get("INFERNO_ISA", ""))
         threads = threads if threads is not None else default_threads()
         if not 1 <= threads <= MAX_THREADS:
-            raise InvalidOption(f"`threads`: expected 1 to {MAX_THREADS}, found {threads}")
+            raise InvalidOption(f"`threads`: expected 1 to {MAX_THREADS}, found {shown(threads)}")
         pool = _native.ThreadPool(threads)
         report = progress or (lambda what, done, total: None)
         path = hub.resolve(model, progress=report)
@@ -136,6 +140,9 @@ class Engine:
             engine = cls(config, tokenizer, template, loaded, pool, isa)
         engine.load_seconds = time.perf_counter() - began
         return engine
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Engine cannot be pickled or copied; load it again where it is needed")
 
     @property
     def memory(self) -> Memory:
@@ -173,6 +180,8 @@ class Engine:
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         ids = self.template.encode(self.tokenizer, messages)
+        if session is not None and not isinstance(session, Session):
+            raise InvalidOption(f"`session`: expected a Session, found {shown(session)}")
         if session is not None and session._engine is not self:
             raise InvalidOption("`session`: it belongs to another engine")
         return self._generation(
@@ -184,7 +193,7 @@ class Engine:
     def logits(self, ids: Iterable[int]) -> Floats:
         """Return the logits after each of `ids`, from an empty cache: (n, vocab_size) f32."""
         checked = self._checked_ids(ids)
-        rows = [block.copy() for block in self._logit_blocks(checked)]
+        rows = list(self._logit_blocks(checked))
         return np.concatenate(rows) if rows else np.empty((0, self.config.vocab_size), np.float32)
 
     def score(self, text_or_ids: str | Iterable[int]) -> Score:
@@ -217,10 +226,7 @@ class Engine:
         array = np.array(ids, dtype=np.int32)
         for start in range(0, len(ids), _LOGITS_ROWS):
             chunk = array[start : start + _LOGITS_ROWS]
-            with self._lock:
-                self._executor.forward([(cache, chunk, "all")])
-                block = self._executor.logits(0, len(chunk))
-            yield block
+            yield self._executor.forward([(cache, chunk, "all")])
 
     def _generation(
         self, session: Session, ids: Sequence[int], params: SamplingParams
@@ -240,14 +246,14 @@ class Engine:
         if params is None:
             params = SamplingParams().merged(**self.config.generation)
         elif not isinstance(params, SamplingParams):
-            raise InvalidOption(f"`params`: expected SamplingParams, found {params!r}")
+            raise InvalidOption(f"`params`: expected SamplingParams, found {shown(params)}")
         return params.merged(**overrides)
 
     def _prompt_ids(
         self, text_or_ids: str | Iterable[int], *, previous: int | None = None
     ) -> list[int]:
         """Return ids; of text, as it reads after the token `previous` or at the start."""
-        if not isinstance(text_or_ids, (str, bytes, bytearray)):
+        if not isinstance(text_or_ids, (str, bytes, bytearray, memoryview)):
             return self._checked_ids(text_or_ids)
         text = text_or_ids if isinstance(text_or_ids, str) else bytes(text_or_ids)
         ids = self.tokenizer.encode(text, special=True, previous=previous)
@@ -262,7 +268,8 @@ class Engine:
                 int(i)
                 if isinstance(i, (int, np.integer)) and not isinstance(i, bool)
                 else _refuse(i)
-                for i in ids
+                # Of what has no length, one over the context is enough to be too many.
+                for i in (ids if isinstance(ids, Sized) else islice(ids, self.context + 1))
             ]
         except TypeError:
             raise InvalidOption(
@@ -271,10 +278,20 @@ class Engine:
         for i in checked:
             if not 0 <= i < self.config.vocab_size:
                 raise InvalidOption(
-                    f"Token id {i}: expected 0 to {self.config.vocab_size - 1}, the vocabulary"
+                    f"Token id {shown(i)}: expected 0 to {self.config.vocab_size - 1}, "
+                    "the vocabulary"
                 )
         return checked
 
 
 def _refuse(value: object) -> int:
-    raise InvalidOption(f"Token ids: expected integers, found {value!r}")
+    raise InvalidOption(f"Token ids: expected integers, found {shown(value)}")
+
+
+def _chosen_isa(name: str) -> str:
+    """Return the instruction set `name`, or the best for an empty name."""
+    if not name.isascii():  # and so no name of ours; half a character would not cross the border
+        raise InvalidOption(
+            f"`isa`: expected one of {', '.join(_native.isas())}, found {shown(name)}"
+        )
+    return _native.choose_isa(name)

@@ -7,6 +7,7 @@ native core's.
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,9 @@ class Generation:
         self._failure: Exception | None = None
         self._stats = Stats()
         self._cancelled = False
+        self._revision = 0
+        self._reading = threading.RLock()
+        self._is_stepping = False
         self._steps = self._run()
 
     def _check(self, params: SamplingParams) -> None:
@@ -89,8 +93,8 @@ class Generation:
             if position < len(self._pieces):
                 yield self._pieces[position]
                 position += 1
-            elif not self._advance():
-                return
+            elif not self._advance() and position == len(self._pieces):
+                return  # and no other reader has got the last one meanwhile
 
     def cancel(self) -> None:
         """Stop after the step that is running; may be called from any thread or signal handler."""
@@ -129,53 +133,52 @@ class Generation:
         return self
 
     def _advance(self) -> bool:
-        if self._failure is not None:
-            raise self._failure  # the steps are over, but not because the text is
-        try:
-            self._pieces.append(next(self._steps))
-        except StopIteration:
-            return False
-        except Exception as error:
-            self._failure = error
-            raise
-        except BaseException:  # Ctrl-C
-            self._finish_reason = "cancelled"
-            raise
-        return True
+        with self._reading:
+            if self._is_stepping:  # this thread: an RLock lets no other in
+                raise InvalidOption("The generation is being read already, by what was interrupted")
+            if self._failure is not None:
+                raise self._failure  # the steps are over, but not because the text is
+            self._is_stepping = True
+            try:
+                self._pieces.append(next(self._steps))
+            except StopIteration:
+                return False
+            except Exception as error:
+                self._failure = error
+                raise
+            except BaseException:  # Ctrl-C
+                self._finish_reason = "cancelled"
+                raise
+            finally:
+                self._is_stepping = False
+            return True
 
     # ---- the loop -------------------------------------------------------------------------------
 
     def _run(self) -> Iterator[str]:
         session, params = self._session, self._params
-        engine = session._engine
         began = time.perf_counter()
-        cached = self._adopt_prompt()
-        prompt_tokens = len(session)
-        processed = session._process(lambda: self._cancelled)
+        with session._exclusive():
+            cached = self._adopt_prompt()
+            session._revision += 1
+            self._revision = session._revision
+            prompt_tokens = len(session)
+            processed = session._process(lambda: self._cancelled)
+            sampler = self._sampler() if session._next_logits is not None else None
+            previous = session._tokens[-1]
         prefilled = time.perf_counter()
-        self._stats = Stats(
-            prompt_tokens,
-            prompt_tokens - processed if cached is None else cached,
-            prefill_seconds=prefilled - began,
-        )
-        if session._next_logits is None:
+        cached = prompt_tokens - processed if cached is None else cached
+        self._stats = Stats(prompt_tokens, cached, prefill_seconds=prefilled - began)
+        if sampler is None:
             self._finish_reason = "cancelled"
             return
-        sampler = self._sampler()
-        stream = TextStream(engine.tokenizer, params.stop, previous=session._tokens[-1])
+        stream = TextStream(session._engine.tokenizer, params.stop, previous=previous)
         reason: str | None = None
         while (reason := reason or self._limit_reached()) is None:
-            session._process()
-            logits = session._next_logits[: engine.num_tokens]
-            token = sampler.sample(logits, len(session))
-            if token in engine.stop_ids and not params.ignore_eos:
+            token = self._step(sampler)
+            if token is None:
                 reason = "stop"
                 break
-            if params.logprobs:
-                self._logprobs.append(self._logprobs_of(token, session._next_logits))
-            self._tokens.append(token)
-            session._append([token])
-            sampler.accept(np.array([token], dtype=np.int32), True)
             piece = stream.push(token)
             reason = "stop" if stream.stopped else None
             self._count(prompt_tokens, prefilled)
@@ -186,6 +189,28 @@ class Generation:
         self._count(prompt_tokens, prefilled)
         if rest:
             yield rest
+
+    def _step(self, sampler: _native.Sampler) -> int | None:
+        """Process what is new, draw the next token and append it; None if the model ended."""
+        session, engine = self._session, self._session._engine
+        with session._exclusive():
+            if session._revision != self._revision:
+                raise InvalidOption(
+                    "The session was changed while this generation was being read",
+                    hint="finish one before the next, or give each a fork of the session",
+                )
+            session._process()
+            assert session._next_logits is not None
+            logits = session._next_logits
+            token = sampler.sample(logits[: engine.num_tokens], len(session))
+            if token in engine.stop_ids and not self._params.ignore_eos:
+                return None
+            if self._params.logprobs:
+                self._logprobs.append(self._logprobs_of(token, logits))
+            self._tokens.append(token)
+            session._append([token])
+        sampler.accept(np.array([token], dtype=np.int32), True)
+        return token
 
     def _adopt_prompt(self) -> int | None:
         """Bring the session to the prompt, if there is one; return how much of it was cached."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from inferno import _native
 from inferno.config import ModelConfig
 from inferno.errors import InvalidCheckpoint, InvalidOption, OutOfMemory
+from inferno.excerpt import shown
 from inferno.graph import Floats, Graph, Parameter, Parameters
 from inferno.lowering import Program, assign_buffers, lower
 from inferno.lowering.operations import Slice, VectorSource
@@ -108,7 +109,7 @@ class _Formats:
     def __init__(self, checkpoint: Checkpoint, weights: str | None) -> None:
         if weights is not None and weights not in weight_choices():
             raise InvalidOption(
-                f"`weights`: expected one of {', '.join(weight_choices())}, found {weights!r}",
+                f"`weights`: expected one of {', '.join(weight_choices())}, found {shown(weights)}",
                 hint="leave it out to keep the types of the file",
             )
         self._checkpoint = checkpoint
@@ -174,7 +175,7 @@ def _fitting_context(
         isinstance(asked, bool) or not isinstance(asked, int) or not 1 <= asked <= longest
     ):
         raise InvalidOption(
-            f"`context`: expected an integer from 1 to {longest:,}, found {asked!r}",
+            f"`context`: expected an integer from 1 to {longest:,}, found {shown(asked)}",
             hint=f"the model was trained on {longest:,} positions",
         )
     wanted = asked if asked is not None else longest

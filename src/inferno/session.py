@@ -6,13 +6,16 @@ generate is `generation`'s business.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from inferno import _native
 from inferno.errors import ContextFull, InvalidOption
+from inferno.excerpt import shown
 from inferno.graph import Floats
 from inferno.options import SamplingParams
 
@@ -29,6 +32,7 @@ class Session:
     """A sequence of tokens that can grow, be cut back and be forked; made by `Engine.new_session`.
 
     The cache may lag behind `tokens`: what was appended last is processed with what comes next.
+    Threads may share a session: each call is one step, and others wait for it.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -36,6 +40,9 @@ class Session:
         self._tokens: list[int] = []
         self._cache = _native.KvCache(engine._loaded.pages)
         self._next_logits: Floats | None = None  # after the last of `tokens`
+        self._lock = threading.RLock()
+        self._is_busy = False
+        self._revision = 0  # a generation notices by it that others changed the session
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -57,10 +64,11 @@ class Session:
         Raises:
             ContextFull: they do not fit; nothing was appended.
         """
-        previous = self._tokens[-1] if self._tokens else None
-        ids = self._engine._prompt_ids(text_or_ids, previous=previous)
-        self._append(ids)
-        return self._process()
+        with self._exclusive():
+            previous = self._tokens[-1] if self._tokens else None
+            self._append(self._engine._prompt_ids(text_or_ids, previous=previous))
+            self._revision += 1
+            return self._process()
 
     def truncate(self, length: int) -> None:
         """Cut the session back to its first `length` tokens.
@@ -69,26 +77,30 @@ class Session:
             InvalidOption: `length` is negative or more than there are.
         """
         if isinstance(length, bool) or not isinstance(length, int):
-            raise InvalidOption(f"`length`: expected an integer, found {length!r}")
-        if not 0 <= length <= len(self._tokens):
-            raise InvalidOption(
-                f"`length`: expected 0 to {len(self._tokens)}, the tokens there are, found {length}"
-            )
-        if length == len(self._tokens):
-            return
-        with self._engine._lock:
-            self._cache.truncate(min(length, len(self._cache)))
-        del self._tokens[length:]
-        self._next_logits = None
+            raise InvalidOption(f"`length`: expected an integer, found {shown(length)}")
+        with self._exclusive():
+            if not 0 <= length <= len(self._tokens):
+                raise InvalidOption(
+                    f"`length`: expected 0 to {len(self._tokens)}, the tokens there are, "
+                    f"found {shown(length)}"
+                )
+            self._cut(length)
+            self._revision += 1
 
     def fork(self) -> Session:
         """Return a session with the same tokens; the cache is shared until either writes."""
-        other = Session(self._engine)
-        other._tokens = list(self._tokens)
-        with self._engine._lock:
+        with self._exclusive():
+            other = Session(self._engine)
+            other._tokens = list(self._tokens)
             other._cache = self._cache.fork()
-        other._next_logits = self._next_logits
-        return other
+            other._next_logits = self._next_logits
+            return other
+
+    def __copy__(self) -> Session:
+        return self.fork()
+
+    def __deepcopy__(self, memo: object) -> Session:
+        return self.fork()  # the engine is shared, as everywhere
 
     def logits(self) -> Floats:
         """Return the logits of the token after the last: (vocab_size,) f32.
@@ -96,12 +108,12 @@ class Session:
         Raises:
             InvalidOption: the session is empty.
         """
-        if not self._tokens:
-            raise InvalidOption("`logits`: the session is empty", hint="feed it a token first")
-        if self._next_logits is None:
+        with self._exclusive():
+            if not self._tokens:
+                raise InvalidOption("`logits`: the session is empty", hint="feed it a token first")
             self._process()
-        assert self._next_logits is not None
-        return self._next_logits.copy()
+            assert self._next_logits is not None
+            return self._next_logits.copy()
 
     def generate(self, params: SamplingParams | None = None, **overrides: Any) -> Generation:
         """Continue the session; iterate the result for text as it comes."""
@@ -111,13 +123,34 @@ class Session:
 
     # ---- for generation -------------------------------------------------------------------------
 
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """Hold the session for one step; a signal handler cannot come in between.
+
+        Raises:
+            InvalidOption: this very thread is in a step already, interrupted by a handler.
+        """
+        with self._lock:
+            if self._is_busy:
+                raise InvalidOption("The session is in the middle of a call that was interrupted")
+            self._is_busy = True
+            try:
+                yield
+            finally:
+                self._is_busy = False
+
     def _append(self, ids: Sequence[int]) -> None:
-        excess = len(self._tokens) + len(ids) - self._engine.context
-        if excess > 0:
+        if len(self._tokens) + len(ids) > self._engine.context:
             raise context_full(len(self._tokens), len(ids), self._engine)
-        self._tokens.extend(ids)
         if ids:
             self._next_logits = None
+            self._tokens.extend(ids)
+
+    def _cut(self, length: int) -> None:
+        if length < len(self._tokens):
+            self._next_logits = None
+            self._cache.truncate(min(length, len(self._cache)))
+            del self._tokens[length:]
 
     def _adopt(self, ids: Sequence[int]) -> int:
         """Make `ids` the session's tokens, keeping the common prefix; return how many are cached.
@@ -132,7 +165,7 @@ class Session:
                 break
             common += 1
         keep = min(common, len(ids) - 1, len(self._cache))
-        self.truncate(keep)
+        self._cut(keep)
         self._append(ids[keep:])
         return keep
 
@@ -141,19 +174,19 @@ class Session:
 
         Unless cancelled, `_next_logits` are there afterwards.
         """
-        engine = self._engine
-        if len(self._cache) == len(self._tokens) and self._next_logits is None and self._tokens:
-            with engine._lock:
-                self._cache.truncate(len(self._tokens) - 1)  # its logits were not kept: once more
+        if self._next_logits is not None:
+            return 0
+        executor = self._engine._executor
+        if self._tokens and len(self._cache) == len(self._tokens):
+            self._cache.truncate(len(self._tokens) - 1)  # its logits were not kept: once more
         processed = 0
         while len(self._cache) < len(self._tokens) and not cancelled():
             start = len(self._cache)
             chunk = np.array(self._tokens[start : start + PREFILL_ROWS], dtype=np.int32)
             is_last = start + len(chunk) == len(self._tokens)
-            with engine._lock:
-                engine._executor.forward([(self._cache, chunk, "last" if is_last else "none")])
-                if is_last:
-                    self._next_logits = engine._executor.logits(0, 1)[0]
+            logits = executor.forward([(self._cache, chunk, "last" if is_last else "none")])
+            if is_last:
+                self._next_logits = logits[0]
             processed += len(chunk)
         return processed
 
@@ -166,7 +199,8 @@ def context_full(used: int, more: int, engine: Engine) -> ContextFull:
     if context < longest:
         wanted = min(longest, max(2 * context, used + more))
         extra = (wanted - context) * engine.memory.kv_cache_per_token
-        hint = f"load with context={wanted} (needs {extra / 1e6:,.0f} MB more), or {hint}"
+        size = f" (needs {extra / 1e6:,.0f} MB more)" if extra >= 1e6 else ""
+        hint = f"load with context={wanted}{size}, or {hint}"
     return ContextFull(
         f"Context is full: {used:,} of {context:,} tokens used, {more:,} more wanted, "
         f"{excess:,} too many",
