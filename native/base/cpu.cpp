@@ -19,8 +19,21 @@ bool cpu_has_avx2() {
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
     return (b & (1u << 5)) != 0;
 }
+
+bool cpu_has_avx512_vnni() {
+    if (!cpu_has_avx2()) return false;
+    // XGETBV: mask registers and the upper parts of the zmm registers (bits 5 to 7) are saved too.
+    unsigned low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    if ((low & 0xE6u) != 0xE6u) return false;
+    unsigned a, b, c, d;
+    __get_cpuid_count(7, 0, &a, &b, &c, &d);
+    constexpr unsigned kF = 1u << 16, kBw = 1u << 30, kVl = 1u << 31, kVnni = 1u << 11;
+    return (b & (kF | kBw | kVl)) == (kF | kBw | kVl) && (c & kVnni) != 0;
+}
 #else
 bool cpu_has_avx2() { return false; }
+bool cpu_has_avx512_vnni() { return false; }
 #endif
 
 }  // namespace inferno

@@ -14,6 +14,9 @@ struct Candidate {
 
 // Best first.
 constexpr Candidate kCandidates[] = {
+#if defined(INFERNO_HAS_AVX512_VNNI)
+    {"avx512_vnni", cpu_has_avx512_vnni, kernels_avx512_vnni},
+#endif
 #if defined(INFERNO_HAS_AVX2)
     {"avx2", cpu_has_avx2, kernels_avx2},
 #endif

@@ -95,5 +95,8 @@ const KernelTable& kernels_scalar();
 #if defined(INFERNO_HAS_AVX2)
 const KernelTable& kernels_avx2();
 #endif
+#if defined(INFERNO_HAS_AVX512_VNNI)
+const KernelTable& kernels_avx512_vnni();
+#endif
 
 }  // namespace inferno

@@ -22,12 +22,14 @@ INFERNO_INLINE void unpack_nibbles(const NibbleTile& tile, int row, uint8_t* sou
     for (int m = 0; m < 4; ++m) std::memcpy(source + 4 * m, tile.codes[m][row], 4);
 }
 
-// sum[t] = per row, sum over the block of code * q. Groups of four columns outermost, so that each
+// sum[t] = per row, start[t] + sum over the block of code * q, where an ISA can start its sums for free (the
+// others add `start` at the end: Isa::nibble_total is given it too). Groups of four columns outermost, so that each
 // broadcast of four activations serves all 16 rows: on Zen, loads limit this loop (docs/lab-notebook.md).
 template <class Isa, int T>
-INFERNO_INLINE void dot_nibble_block(const NibbleTile& w, const Q8Block<T>& x, typename Isa::NibbleSum (&sum)[T]) {
+INFERNO_INLINE void dot_nibble_block(const NibbleTile& w, const Q8Block<T>& x, const int32_t (&start)[T],
+                                     typename Isa::NibbleSum (&sum)[T]) {
 #pragma GCC unroll 16
-    for (int t = 0; t < T; ++t) sum[t] = Isa::nibble_sum_zero();
+    for (int t = 0; t < T; ++t) sum[t] = Isa::nibble_sum(start[t]);
 #pragma GCC unroll 4
     for (int m = 0; m < 4; ++m) {
         const auto bytes = Isa::load_bytes(&w.codes[m][0][0]);

@@ -58,7 +58,7 @@ struct Q4_0 {
     template <class Isa, int T>
     INFERNO_INLINE void step(const TileBlock& w, const Q8Block<T>& x, float (*acc)[kTileRows]) {
         typename Isa::NibbleSum sum[T];
-        dot_nibble_block<Isa>(w.nibbles, x, sum);
+        dot_nibble_block<Isa>(w.nibbles, x, x.bias, sum);
         const auto scale = Isa::load_f16(w.scale);
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {

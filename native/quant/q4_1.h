@@ -45,7 +45,8 @@ struct Q4_1 {
     template <class Isa, int T>
     INFERNO_INLINE void step(const TileBlock& w, const Q8Block<T>& x, float (*acc)[kTileRows]) {
         typename Isa::NibbleSum sum[T];
-        dot_nibble_block<Isa>(w.nibbles, x, sum);
+        constexpr int32_t kNoBias[T] = {};
+        dot_nibble_block<Isa>(w.nibbles, x, kNoBias, sum);
         const auto scale = Isa::load_f16(w.scale), minimum = Isa::load_f16(w.minimum);
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {

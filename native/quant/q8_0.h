@@ -59,7 +59,7 @@ struct Q8_0 {
     INFERNO_INLINE void step(const TileBlock& w, const Q8Block<T>& x, float (*acc)[kTileRows]) {
         typename Isa::ByteSum sum[T];
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) sum[t] = Isa::byte_sum_zero();
+        for (int t = 0; t < T; ++t) sum[t] = Isa::byte_sum(x.bias[t]);
 #pragma GCC unroll 8
         for (int g = 0; g < 8; ++g) {
             const auto bytes = Isa::signed_bytes(Isa::load_bytes(&w.codes[g][0][0]));

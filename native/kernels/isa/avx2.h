@@ -140,7 +140,7 @@ struct Avx2 {
     struct NibbleSum {
         __m256i lo, hi;
     };
-    INFERNO_INLINE NibbleSum nibble_sum_zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+    INFERNO_INLINE NibbleSum nibble_sum(int32_t) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
     INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, const int8_t* x4) {
         int32_t four;
         std::memcpy(&four, x4, 4);
@@ -164,7 +164,7 @@ struct Avx2 {
         Bytes value, magnitude;
     };
     INFERNO_INLINE SignedBytes signed_bytes(Bytes w) { return {w, {_mm256_abs_epi8(w.lo), _mm256_abs_epi8(w.hi)}}; }
-    INFERNO_INLINE ByteSum byte_sum_zero() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+    INFERNO_INLINE ByteSum byte_sum(int32_t) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
     INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, const int8_t* x4) {
         int32_t four;
         std::memcpy(&four, x4, 4);

@@ -127,7 +127,7 @@ struct Scalar {
     struct NibbleSum {
         int32_t lane[kLanes];
     };
-    INFERNO_INLINE NibbleSum nibble_sum_zero() { return {}; }
+    INFERNO_INLINE NibbleSum nibble_sum(int32_t) { return {}; }
     INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, const int8_t* x4) {
         for (int i = 0; i < kLanes; ++i)
             for (int j = 0; j < 4; ++j) sum.lane[i] += (int32_t)w.row[i][j] * x4[j];
@@ -138,7 +138,7 @@ struct Scalar {
     using ByteSum = NibbleSum;
     using SignedBytes = Bytes;
     INFERNO_INLINE SignedBytes signed_bytes(Bytes w) { return w; }
-    INFERNO_INLINE ByteSum byte_sum_zero() { return {}; }
+    INFERNO_INLINE ByteSum byte_sum(int32_t) { return {}; }
     INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, const int8_t* x4) {
         for (int i = 0; i < kLanes; ++i)
             for (int j = 0; j < 4; ++j) sum.lane[i] += (int32_t)(int8_t)w.row[i][j] * x4[j];

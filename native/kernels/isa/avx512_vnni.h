@@ -1,0 +1,127 @@
+// AVX-512 (F, BW, VL) with VNNI: Ice Lake, Zen 4, and later. 16 virtual lanes are one 512-bit register.
+#pragma once
+#include <immintrin.h>
+
+#include "base/numeric.h"
+
+namespace inferno {
+
+struct Avx512Vnni {
+    static constexpr const char* kName = "avx512_vnni";
+    // 32 registers: 8 sums, 2 unpacked weights, and room for the scheduler; activations are broadcast
+    // from memory by the instruction that multiplies them.
+    static constexpr int kTokens = 8;
+
+    // ---- f32, 16 lanes -------------------------------------------------------------------------
+    using F32 = __m512;
+    INFERNO_INLINE F32 zero() { return _mm512_setzero_ps(); }
+    INFERNO_INLINE F32 splat(float x) { return _mm512_set1_ps(x); }
+    INFERNO_INLINE F32 load(const float* p) { return _mm512_loadu_ps(p); }
+    INFERNO_INLINE void store(float* p, F32 x) { _mm512_storeu_ps(p, x); }
+    INFERNO_INLINE F32 load_f16(const f16* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
+    INFERNO_INLINE void store_f16(f16* p, F32 x) {
+        _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+    }
+    // 16 pairs of bf16, a pair in each 32-bit lane: the first (even) and the second (odd) of each.
+    INFERNO_INLINE F32 load_bf16_even(const bf16* p) {
+        return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
+    }
+    INFERNO_INLINE F32 load_bf16_odd(const bf16* p) {
+        return _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(p), _mm512_set1_epi32((int)0xFFFF0000u)));
+    }
+    INFERNO_INLINE F32 add(F32 a, F32 b) { return _mm512_add_ps(a, b); }
+    INFERNO_INLINE F32 sub(F32 a, F32 b) { return _mm512_sub_ps(a, b); }
+    INFERNO_INLINE F32 mul(F32 a, F32 b) { return _mm512_mul_ps(a, b); }
+    INFERNO_INLINE F32 div(F32 a, F32 b) { return _mm512_div_ps(a, b); }
+    INFERNO_INLINE F32 fma(F32 a, F32 b, F32 c) { return _mm512_fmadd_ps(a, b, c); }
+    INFERNO_INLINE F32 max(F32 a, F32 b) { return _mm512_max_ps(a, b); }
+    INFERNO_INLINE F32 min(F32 a, F32 b) { return _mm512_min_ps(a, b); }
+    INFERNO_INLINE F32 negate(F32 a) {
+        return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32((int)0x80000000u)));
+    }
+    INFERNO_INLINE F32 abs(F32 a) { return _mm512_abs_ps(a); }
+    // The fixed tree: lane i + lane i+8, then i+4, i+2, i+1.
+    INFERNO_INLINE __m256 upper(F32 x) { return _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(x), 1)); }
+    INFERNO_INLINE float reduce_add(F32 x) {
+        const __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(x), upper(x));
+        const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+        const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+        return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+    }
+    INFERNO_INLINE float reduce_max(F32 x) {
+        const __m256 s8 = _mm256_max_ps(_mm512_castps512_ps256(x), upper(x));
+        const __m128 s4 = _mm_max_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+        const __m128 s2 = _mm_max_ps(s4, _mm_movehl_ps(s4, s4));
+        return _mm_cvtss_f32(_mm_max_ss(s2, _mm_movehdup_ps(s2)));
+    }
+    // The largest |x| of 32 lanes, compared as bits: a NaN is larger than infinity and never lost.
+    INFERNO_INLINE float largest_magnitude(F32 a, F32 b) {
+        const __m512i s16 = _mm512_max_epi32(_mm512_castps_si512(abs(a)), _mm512_castps_si512(abs(b)));
+        const __m256i s8 = _mm256_max_epi32(_mm512_castsi512_si256(s16), _mm512_extracti64x4_epi64(s16, 1));
+        const __m128i s4 = _mm_max_epi32(_mm256_castsi256_si128(s8), _mm256_extracti128_si256(s8, 1));
+        const __m128i s2 = _mm_max_epi32(s4, _mm_shuffle_epi32(s4, 0x4E));
+        return float_of((uint32_t)_mm_cvtsi128_si32(_mm_max_epi32(s2, _mm_shuffle_epi32(s2, 0xB1))));
+    }
+    // x in lanes below `count`, `other` in the rest.
+    INFERNO_INLINE F32 keep_first(F32 x, int count, float other) {
+        const __mmask16 keep = count >= 16 ? 0xFFFF : count <= 0 ? 0 : (__mmask16)((1u << count) - 1);
+        return _mm512_mask_blend_ps(keep, _mm512_set1_ps(other), x);
+    }
+    // x where a >= b, else 0.
+    INFERNO_INLINE F32 where_ge(F32 x, F32 a, F32 b) {
+        return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_GE_OQ), x);
+    }
+    // x * 2^n, where n is the integer in the low bits of each lane of t (see body/exp.inl.h).
+    INFERNO_INLINE F32 scale_by_low_bits(F32 x, F32 t) {
+        return _mm512_castsi512_ps(
+            _mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
+    }
+
+    // ---- f32, one lane --------------------------------------------------------------------------
+    INFERNO_INLINE float first(F32 x) { return _mm512_cvtss_f32(x); }
+    INFERNO_INLINE float sqrt(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+    INFERNO_INLINE float max1(float a, float b) { return a > b ? a : b; }
+    INFERNO_INLINE float fma1(float a, float b, float c) {
+        return _mm_cvtss_f32(_mm_fmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
+    }
+
+    // ---- int8: 16 rows x 4 consecutive columns -------------------------------------------------
+    using Bytes = __m512i;
+    INFERNO_INLINE Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+    INFERNO_INLINE Bytes low_nibbles(Bytes b) { return _mm512_and_si512(b, _mm512_set1_epi8(0x0F)); }
+    INFERNO_INLINE Bytes high_nibbles(Bytes b) {
+        return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(0x0F));
+    }
+    INFERNO_INLINE __m512i broadcast4(const int8_t* x4) {
+        int32_t four;
+        std::memcpy(&four, x4, 4);
+        return _mm512_set1_epi32(four);
+    }
+
+    // vpdpbusd sums four products of unsigned weights and signed activations into each 32-bit lane, so the
+    // correction of the weights' offset is a start value and costs nothing.
+    using NibbleSum = __m512i;
+    INFERNO_INLINE NibbleSum nibble_sum(int32_t start) { return _mm512_set1_epi32(start); }
+    INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, const int8_t* x4) {
+        sum = _mm512_dpbusd_epi32(sum, w, broadcast4(x4));
+    }
+    INFERNO_INLINE F32 nibble_total(NibbleSum sum, int32_t) { return _mm512_cvtepi32_ps(sum); }
+
+    // Signed weights plus 128 are unsigned; the start value takes 128 times the activations' sum away again.
+    using ByteSum = __m512i;
+    using SignedBytes = __m512i;
+    INFERNO_INLINE SignedBytes signed_bytes(Bytes w) { return _mm512_xor_si512(w, _mm512_set1_epi8((char)0x80)); }
+    INFERNO_INLINE ByteSum byte_sum(int32_t bias) { return _mm512_set1_epi32(bias * 16); }  // -128 = 16 * -8
+    INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, const int8_t* x4) {
+        sum = _mm512_dpbusd_epi32(sum, w, broadcast4(x4));
+    }
+    INFERNO_INLINE F32 byte_total(ByteSum sum) { return _mm512_cvtepi32_ps(sum); }
+
+    // Round 16 floats to the nearest integers, ties to even, and store them as int8 (|x| <= 127.5).
+    INFERNO_INLINE void store_rounded(int8_t* p, F32 x) {
+        _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
+    }
+    INFERNO_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+};
+
+}  // namespace inferno
