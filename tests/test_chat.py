@@ -421,9 +421,56 @@ def test_a_template_that_fails_is_a_template_error(text: str) -> None:
         template(text).render(CHAT)
 
 
+# Lists and tuples that hold the one before twice: small in memory, endless to go through.
+SHARED = (
+    "{% set ns = namespace(a=[1], b=[1], t=(1,)) %}{% for i in range(40) %}"
+    "{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}{% set ns.t = (ns.t, ns.t) %}"
+    "{% endfor %}"
+)
+REPEATED = "{% set a = 'a' * 16000000 %}{% set b = a ~ '' %}{% for i in range(39999) %}"
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        *(
+            SHARED + use
+            for use in (
+                "{{ ns.a == ns.b }}",
+                "{{ ns.a }}",
+                "{{ ns }}",
+                "{{ ns.a | tojson }}",
+                "{{ ns.a | string }}",
+                "{{ ns.a | pprint }}",
+                "{{ ns.a ~ 'x' }}",
+                "{{ [ns.a] | map('string') | list }}",
+                "{{ [ns.a] | select('eq', ns.b) | list }}",
+                "{{ [ns.a].index(ns.b) }}",
+                "{{ '%s' % ns.a }}",
+                "{{ '{}'.format(ns.a) }}",
+                "{{ {ns.t: 1} }}",
+                "{{ {}[ns.t] }}",
+                "{{ [ns.t] | unique | list }}",
+            )
+        ),
+        *(
+            REPEATED + use + "{% endfor %}"
+            for use in (
+                "{% set c = a[1:] %}",
+                "{% set c = a.count('b') %}",
+                "{% set c = a | wordcount %}",
+                "{% if 'x' in a %}{% endif %}",
+                "{% if a < b %}{% endif %}",
+                "{% if a is eq(b) %}{% endif %}",
+                "{% if 0.5 in range(39999) %}{% endif %}",
+            )
+        ),
+        "{% set l = [] %}{% set _ = l.append(l) %}{{ l }}",
+        "{% set l = [1] %}{% for i in range(60) %}{% set _ = l.extend(l) %}{% endfor %}",
+        "{{ ('\n' * 1000000) | indent(9999) }}",
+        "{{ ('a.com ' * 100000) | urlize(rel='x' * 1000000) }}",
+        "{{ '%999999999d' is odd }}",
+        "{{ ([namespace(a='x' * 16000000)] * 99999) | map(attribute='a') | sort | length }}",
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
         "{% for i in range(99999) %}{{ 'a' * 1000 }}{% endfor %}",
         "{% set ns = namespace(x='aa') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}"
@@ -461,6 +508,21 @@ def test_a_template_that_runs_away_is_stopped(text: str, monkeypatch: pytest.Mon
     with pytest.raises(TemplateError, match="ran away"):
         template(text).render(CHAT)
     assert time.process_time() - began < 3
+
+
+def test_a_conversation_of_a_thousand_turns_does_not_run_away() -> None:
+    chat = [
+        {"role": ("user", "assistant")[turn % 2], "content": "<think>hm</think>" + "word " * 400}
+        for turn in range(1000)
+    ]
+    text = (
+        "{% for m in messages[::-1] %}{{ messages | length - loop.index0 }}{% endfor %}"
+        "{% for m in messages %}{% if m.content is string and '</think>' in m.content %}"
+        "{{ m.role + m.content.split('</think>')[-1].lstrip() }}{% endif %}"
+        "{% if messages[loop.index0 + 1:] | selectattr('role', 'equalto', 'user') | list %}"
+        "{{ loop.index }}{% endif %}{% endfor %}"
+    )
+    assert template(text).render(chat).count("word ") == 400_000
 
 
 def test_templates_that_change_lists_work_and_leave_the_messages_alone() -> None:

@@ -408,3 +408,10 @@ def test_no_value_of_any_key_escapes_the_error_tree() -> None:
             assert "\n" not in error.message and len(error.message) < 400, error.message
             refused += 1
     assert refused > 300 and accepted > 50
+
+
+def test_more_heads_to_a_key_value_head_than_kernels_take_are_unsupported() -> None:
+    heads = {"hidden_size": 8192, "head_dim": 8, "num_key_value_heads": 1}
+    assert huggingface(**heads, num_attention_heads=512).num_attention_heads == 512
+    with pytest.raises(UnsupportedModel, match=r"expected at most 512 .* found 513"):
+        huggingface(**heads, num_attention_heads=513)

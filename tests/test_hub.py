@@ -14,7 +14,13 @@ import pytest
 
 from inferno import hub
 from inferno.catalogue import CATALOGUE, DEFAULT_MODEL, CatalogueEntry, Wheel
-from inferno.errors import DownloadFailed, InvalidCheckpoint, ModelNotFound, UnsupportedModel
+from inferno.errors import (
+    DownloadFailed,
+    InvalidCheckpoint,
+    InvalidOption,
+    ModelNotFound,
+    UnsupportedModel,
+)
 
 MODEL = b"GGUF" + bytes(range(256)) * 40
 
@@ -103,6 +109,20 @@ def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     assert hub.resolve("~/model.gguf") == tmp_path / "model.gguf"
+
+
+@pytest.mark.parametrize("target", ["nowhere", "model.gguf"])
+def test_a_link_that_leads_nowhere_is_called_that(tmp_path, target):
+    (tmp_path / "model.gguf").symlink_to(target)
+    with pytest.raises(ModelNotFound, match="a link that leads nowhere") as caught:
+        hub.resolve(tmp_path / "model.gguf")
+    assert caught.value.hint is None
+
+
+@pytest.mark.parametrize("model", [None, 5, [], [10**5000]])
+def test_what_is_no_name_and_no_path_is_an_invalid_option(model):
+    with pytest.raises(InvalidOption, match="`model`: expected a name or a path"):
+        hub.resolve(model)
 
 
 def test_a_directory_without_a_config_names_the_gguf_file_in_it(tmp_path):
@@ -340,16 +360,19 @@ def test_a_disk_that_fills_up_while_unpacking_leaves_nothing(entry, pip, home, m
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DownloadFailed, match="the disk is full"):
+    with pytest.raises(DownloadFailed, match="No space left"):
         hub.resolve("tiny", pip=pip())
     assert leftovers(home) == set()
 
 
-def test_a_disk_that_fills_up_in_pip_gets_the_hint_for_it(entry, pip):
-    full = pip("print('ERROR: [Errno 28] No space left on device')\nsys.exit(1)")
+@pytest.mark.parametrize(
+    ("code", "remedy"), [(errno.ENOSPC, "free some space"), (errno.EFBIG, "allow larger files")]
+)
+def test_a_disk_that_fills_up_in_pip_gets_the_hint_for_it(entry, pip, code, remedy):
+    full = pip(f"print('ERROR: [Errno {code}] {os.strerror(code)}')\nsys.exit(1)")
     with pytest.raises(DownloadFailed) as caught:
         hub.resolve("tiny", pip=full)
-    assert caught.value.hint.startswith("free some space")
+    assert caught.value.hint.startswith(remedy)
 
 
 def test_a_cache_that_cannot_be_made_is_a_failure_that_names_it(entry, pip, home):
@@ -365,6 +388,37 @@ def test_what_a_killed_download_left_is_cleared(entry, pip, home):
     (stale / "tiny.gguf").write_bytes(b"half")
     assert hub.resolve("tiny", pip=pip()).read_bytes() == MODEL
     assert leftovers(home) == {"tiny.gguf"}
+
+
+def test_a_file_or_a_link_in_the_place_of_the_workshop_is_cleared(entry, pip, home, tmp_path):
+    (home / "models").mkdir(parents=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").touch()
+    workshop = home / "models" / ".tiny.partial"
+    for put in (
+        workshop.touch,
+        lambda: workshop.symlink_to(elsewhere),
+        lambda: workshop.symlink_to("x"),
+    ):
+        put()
+        path = hub.resolve("tiny", pip=pip())
+        assert leftovers(home) == {"tiny.gguf"}
+        path.unlink()
+    assert (elsewhere / "precious").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a named pipe")
+def test_a_pipe_in_the_place_of_the_lock_does_not_hang(entry, pip, home):
+    (home / "models").mkdir(parents=True)
+    os.mkfifo(home / "models" / ".tiny.lock")
+    assert hub.resolve("tiny", pip=pip()).read_bytes() == MODEL
+
+
+def test_a_home_of_nobody_is_named(entry, pip, monkeypatch):
+    monkeypatch.setenv("INFERNO_HOME", "~nobody-of-that-name/x")
+    with pytest.raises(InvalidOption, match=r"INFERNO_HOME: .*'~nobody-of-that-name/x'"):
+        hub.resolve("tiny", pip=pip())
 
 
 def test_pip_works_on_the_disk_of_the_cache(entry, pip, home):

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from inferno import InvalidOption, SamplingParams
+from inferno.excerpt import shown
 
 FIELDS = {field.name: field for field in dataclasses.fields(SamplingParams)}
 
 # What is absurd whatever the field: no field takes a set, an object or a complex number.
-ANYWHERE = [{1, 2}, object(), 1j, b"1", math.nan, -math.nan, math.inf, -math.inf]
+ANYWHERE = [{1, 2}, object(), 1j, b"1", math.nan, -math.nan, math.inf, -math.inf, 10**5000]
 HUGE = 10**400  # an integer that no float can hold
 
 ABSURD: dict[str, list[Any]] = {
@@ -21,13 +22,14 @@ ABSURD: dict[str, list[Any]] = {
     "top_k": [-1, 2**31, HUGE, 1.0, "40", True, None],
     "top_p": [0, 0.0, -0.1, 1.0001, HUGE, "0.95", True, None],
     "min_p": [-0.1, 1.0001, HUGE, "0.05", True, None],
-    "repetition_penalty": [0, -1, 101, HUGE, "1", True, None],
+    "repetition_penalty": [0, -1, 1e-300, 0.0099, 101, HUGE, "1", True, None],
     "presence_penalty": [-101, 101, HUGE, -HUGE, "0", True, None],
     "frequency_penalty": [-101, 101, HUGE, -HUGE, "0", True, None],
     "logit_bias": [
         {-1: 1},
         {2**31: 1},
         {HUGE: 1},
+        {10**5000: 1},
         {1.0: 1},
         {True: 1},
         {None: 1},
@@ -37,6 +39,7 @@ ABSURD: dict[str, list[Any]] = {
         {1: -101},
         {1: 101},
         {1: HUGE},
+        {1: 10**5000},
         {1: math.nan},
         {1: math.inf},
         {1: "1"},
@@ -49,7 +52,20 @@ ABSURD: dict[str, list[Any]] = {
     ],
     "seed": [-1, 2**64, HUGE, 1.0, "1", True],
     "max_tokens": [-1, 2**31, HUGE, 1.0, "1", True],
-    "stop": ["", [""], ["a", ""], [b"a"], [5], [None], 5, True, {"a": 1}, None],
+    "stop": [
+        "\udc80",
+        ["a", "\ud800"],
+        "",
+        [""],
+        ["a", ""],
+        [b"a"],
+        [5],
+        [None],
+        5,
+        True,
+        {"a": 1},
+        None,
+    ],
     "ignore_eos": [0, 1, "true", None],
     "logprobs": [-1, 21, HUGE, 1.0, "1", True, None],
     "speculation": ["on", "", "AUTO", 1, True, None, ["auto"], {}],
@@ -61,7 +77,7 @@ ABSURD: dict[str, list[Any]] = {
 
 def cases() -> list[Any]:
     return [
-        pytest.param(name, value, id=f"{name}-{str(value)[:20]!r}")
+        pytest.param(name, value, id=f"{name}-{shown(value)[:20]}")
         for name, values in ABSURD.items()
         for value in [*values, *ANYWHERE]
     ]
@@ -85,7 +101,7 @@ SOUND: dict[str, list[Any]] = {
     "top_k": [0, 1, 2**31 - 1],
     "top_p": [1e-9, 0.5, 1, 1.0],
     "min_p": [0, 0.5, 1],
-    "repetition_penalty": [0.1, 1, 100],
+    "repetition_penalty": [0.01, 1, 100],
     "presence_penalty": [-100, 0, 100],
     "frequency_penalty": [-100, 0, 100],
     "logit_bias": [{}, {0: -100, 2**31 - 1: 100}],
@@ -135,6 +151,11 @@ def test_params_are_frozen_and_named() -> None:
         params.temperature = 0.0  # type: ignore[misc]
     with pytest.raises(TypeError):
         SamplingParams(0.0)  # type: ignore[misc]
+
+
+def test_equal_params_have_equal_hashes() -> None:
+    params = SamplingParams(top_k=7, logit_bias={5: 1.0}, stop=["a"])
+    assert {params: "found"}[SamplingParams(top_k=7, logit_bias={"5": 1}, stop="a")] == "found"
 
 
 def test_one_stop_string_and_a_list_become_a_tuple() -> None:

@@ -487,3 +487,42 @@ def test_the_default_model_tokenizes_as_its_rule_says() -> None:
     assert not tokenizer.adds_bos
     assert tokenizer.decode(tokenizer.encode(TEXT)) == TEXT
     assert tokenizer.encode("hi <|im_end|> x", special=True) == [6004, 216, 2, 1792]
+
+
+def test_settings_that_make_the_library_panic_are_an_invalid_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    sound = json.loads(trained_byte_level().to_str())
+    charsmap = {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}
+    prefix = {"model": {**sound["model"], "continuing_subword_prefix": "<|im_end|>"}}
+    nothing = {"normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "x"}}
+    for change in (charsmap, prefix, nothing):
+        path.write_text(json.dumps({**sound, **change}), "utf-8")
+        with pytest.raises(InvalidCheckpoint, match="expected settings that the `tokenizers`"):
+            Tokenizer.from_file(path).encode("hello")
+
+
+@pytest.mark.parametrize("key", ["continuing_subword_prefix", "end_of_word_suffix"])
+def test_marks_within_words_are_unsupported(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    sound = json.loads(trained_byte_level().to_str())
+    sound["model"]["merges"] = []
+    for mark in (None, ""):
+        path.write_text(json.dumps({**sound, "model": {**sound["model"], key: mark}}), "utf-8")
+        assert Tokenizer.from_file(path).encode("a")
+    path.write_text(json.dumps({**sound, "model": {**sound["model"], key: "##"}}), "utf-8")
+    with pytest.raises(UnsupportedModel, match=f"`{key}` .* found '##'"):
+        Tokenizer.from_file(path)
+
+
+def test_an_interrupt_in_the_library_is_still_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("inferno.tokenizer.checked_text", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        byte_level().encode("a")
+
+
+def test_an_id_too_long_to_write_out_is_an_invalid_option() -> None:
+    with pytest.raises(InvalidOption, match=r"an integer of .* bits"):
+        byte_level().decode([10**5000])

@@ -8,11 +8,12 @@
 #if defined(_MSC_VER)
 #define INFERNO_INLINE static __forceinline
 #define INFERNO_RESTRICT __restrict
-#define INFERNO_MAY_CHANGE_MEMORY() _ReadWriteBarrier()
+#define INFERNO_MAY_CHANGE(pointer) _ReadWriteBarrier()
 #else
 #define INFERNO_INLINE static inline __attribute__((always_inline))
 #define INFERNO_RESTRICT __restrict__
-#define INFERNO_MAY_CHANGE_MEMORY() __asm__ volatile("" ::: "memory")
+// What `pointer` points to may be another after this, as far as the compiler knows.
+#define INFERNO_MAY_CHANGE(pointer) __asm__ volatile("" : : "r"(pointer) : "memory")
 #endif
 
 namespace inferno {

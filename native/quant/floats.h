@@ -38,20 +38,31 @@ struct FloatFormat {
         for (int k = 0; k < kBlock; ++k) out.w[k] = tile.w[k / kGroup][row][k % kGroup];
     }
 
-    // acc[t] += sum over the block, in column order.
-    template <class Isa, int T>
-    INFERNO_INLINE void step(const TileBlock& w, const F32Block<T>& x, float (*acc)[kTileRows]) {
-        typename Isa::F32 sum[T];
+    // acc[r][t] += sum over the block, in column order.
+    template <class Isa, int T, int R>
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const F32Block<T>& x, float (*acc)[T][kTileRows]) {
+        typename Isa::F32 sum[R][T];
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) sum[t] = Isa::zero();
+            for (int t = 0; t < T; ++t) sum[r][t] = Isa::zero();
 #pragma GCC unroll 2
         for (int k = 0; k < kBlock; ++k) {
-            const auto column = Storage::template column<Isa>(&w.w[k / kGroup][0][0], k % kGroup);
+            typename Isa::F32 column[R];
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r)
+                column[r] = Storage::template column<Isa>(&w[r]->w[k / kGroup][0][0], k % kGroup);
 #pragma GCC unroll 16
-            for (int t = 0; t < T; ++t) sum[t] = Isa::fma(column, Isa::splat(x.x[t][k]), sum[t]);
+            for (int t = 0; t < T; ++t) {
+                const auto value = Isa::splat(x.x[t][k]);
+#pragma GCC unroll 4
+                for (int r = 0; r < R; ++r) sum[r][t] = Isa::fma(column[r], value, sum[r][t]);
+            }
         }
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) Isa::store(acc[t], Isa::add(Isa::load(acc[t]), sum[t]));
+            for (int t = 0; t < T; ++t) Isa::store(acc[r][t], Isa::add(Isa::load(acc[r][t]), sum[r][t]));
     }
 };
 

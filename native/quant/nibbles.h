@@ -22,22 +22,34 @@ INFERNO_INLINE void unpack_nibbles(const NibbleTile& tile, int row, uint8_t* sou
     for (int m = 0; m < 4; ++m) std::memcpy(source + 4 * m, tile.codes[m][row], 4);
 }
 
-// sum[t] = per row, start[t] + sum over the block of code * q, where an ISA can start its sums for free (the
-// others add `start` at the end: Isa::nibble_total is given it too). Groups of four columns outermost, so that each
-// broadcast of four activations serves all 16 rows: on Zen, loads limit this loop (docs/lab-notebook.md).
-template <class Isa, int T>
-INFERNO_INLINE void dot_nibble_block(const NibbleTile& w, const Q8Block<T>& x, const int32_t (&start)[T],
-                                     typename Isa::NibbleSum (&sum)[T]) {
+// sum[r][t] = per row of row tile r, start[t] + sum over the block of code * q, where an ISA can start its sums
+// for free (the others add `start` at the end: Isa::nibble_total is given it too). Groups of four columns
+// outermost, so that each broadcast of four activations serves every row: loads limit this loop on Zen
+// (docs/lab-notebook.md).
+template <class Isa, int T, int R, class TileBlock>
+INFERNO_INLINE void dot_nibble_block(const TileBlock* const (&w)[R], const Q8Block<T>& x, const int32_t (&start)[T],
+                                     typename Isa::NibbleSum (&sum)[R][T]) {
 #pragma GCC unroll 16
-    for (int t = 0; t < T; ++t) sum[t] = Isa::nibble_sum(start[t]);
+    for (int t = 0; t < T; ++t)
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) sum[r][t] = Isa::nibble_sum(start[t]);
 #pragma GCC unroll 4
     for (int m = 0; m < 4; ++m) {
-        const auto bytes = Isa::load_bytes(&w.codes[m][0][0]);
-        const auto low = Isa::low_nibbles(bytes), high = Isa::high_nibbles(bytes);
+        typename Isa::Bytes low[R], high[R];
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+            const auto bytes = Isa::load_bytes(&w[r]->nibbles.codes[m][0][0]);
+            low[r] = Isa::low_nibbles(bytes);
+            high[r] = Isa::high_nibbles(bytes);
+        }
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
-            Isa::dot_nibbles(sum[t], low, &x.q[t][4 * m]);
-            Isa::dot_nibbles(sum[t], high, &x.q[t][16 + 4 * m]);
+            const auto first = Isa::broadcast(&x.q[t][4 * m]);
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) Isa::dot_nibbles(sum[r][t], low[r], first);
+            const auto second = Isa::broadcast(&x.q[t][16 + 4 * m]);
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) Isa::dot_nibbles(sum[r][t], high[r], second);
         }
     }
 }

@@ -53,17 +53,21 @@ struct Q4_0 {
         unpack_nibbles(tile.nibbles, row, out.nibbles);
     }
 
-    // acc[t] += scale_w * scale_x * (sum(nibble * q) - 8 sum(q)): one rounding for the product of the
+    // acc[r][t] += scale_w * scale_x * (sum(nibble * q) - 8 sum(q)): one rounding for the product of the
     // scales, one for the fused multiply-add.
-    template <class Isa, int T>
-    INFERNO_INLINE void step(const TileBlock& w, const Q8Block<T>& x, float (*acc)[kTileRows]) {
-        typename Isa::NibbleSum sum[T];
-        dot_nibble_block<Isa>(w.nibbles, x, x.bias, sum);
-        const auto scale = Isa::load_f16(w.scale);
+    template <class Isa, int T, int R>
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
+        typename Isa::NibbleSum sum[R][T];
+        dot_nibble_block<Isa>(w, x, x.bias, sum);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+            const auto scale = Isa::load_f16(w[r]->scale);
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) {
-            const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
-            Isa::store(acc[t], Isa::fma(Isa::nibble_total(sum[t], x.bias[t]), product, Isa::load(acc[t])));
+            for (int t = 0; t < T; ++t) {
+                const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
+                const auto total = Isa::nibble_total(sum[r][t], x.bias[t]);
+                Isa::store(acc[r][t], Isa::fma(total, product, Isa::load(acc[r][t])));
+            }
         }
     }
 

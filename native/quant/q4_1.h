@@ -41,18 +41,21 @@ struct Q4_1 {
         unpack_nibbles(tile.nibbles, row, out.nibbles);
     }
 
-    // acc[t] += scale_w * scale_x * sum(code * q), then += minimum * (scale_x * sum(q)).
-    template <class Isa, int T>
-    INFERNO_INLINE void step(const TileBlock& w, const Q8Block<T>& x, float (*acc)[kTileRows]) {
-        typename Isa::NibbleSum sum[T];
+    // acc[r][t] += scale_w * scale_x * sum(code * q), then += minimum * (scale_x * sum(q)).
+    template <class Isa, int T, int R>
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
+        typename Isa::NibbleSum sum[R][T];
         constexpr int32_t kNoBias[T] = {};
-        dot_nibble_block<Isa>(w.nibbles, x, kNoBias, sum);
-        const auto scale = Isa::load_f16(w.scale), minimum = Isa::load_f16(w.minimum);
+        dot_nibble_block<Isa>(w, x, kNoBias, sum);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+            const auto scale = Isa::load_f16(w[r]->scale), minimum = Isa::load_f16(w[r]->minimum);
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) {
-            const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
-            const auto a = Isa::fma(Isa::nibble_total(sum[t], 0), product, Isa::load(acc[t]));
-            Isa::store(acc[t], Isa::fma(minimum, Isa::splat(x.sum[t]), a));
+            for (int t = 0; t < T; ++t) {
+                const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
+                const auto a = Isa::fma(Isa::nibble_total(sum[r][t], 0), product, Isa::load(acc[r][t]));
+                Isa::store(acc[r][t], Isa::fma(minimum, Isa::splat(x.sum[t]), a));
+            }
         }
     }
 };

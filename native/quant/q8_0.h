@@ -54,23 +54,34 @@ struct Q8_0 {
         for (int g = 0; g < 8; ++g) std::memcpy(out.codes + 4 * g, tile.codes[g][row], 4);
     }
 
-    // acc[t] += scale_w * scale_x * sum(code * q).
-    template <class Isa, int T>
-    INFERNO_INLINE void step(const TileBlock& w, const Q8Block<T>& x, float (*acc)[kTileRows]) {
-        typename Isa::ByteSum sum[T];
+    // acc[r][t] += scale_w * scale_x * sum(code * q).
+    template <class Isa, int T, int R>
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
+        typename Isa::ByteSum sum[R][T];
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) sum[t] = Isa::byte_sum(x.bias[t]);
+        for (int t = 0; t < T; ++t)
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) sum[r][t] = Isa::byte_sum(x.bias[t]);
 #pragma GCC unroll 8
         for (int g = 0; g < 8; ++g) {
-            const auto bytes = Isa::signed_bytes(Isa::load_bytes(&w.codes[g][0][0]));
+            typename Isa::SignedBytes bytes[R];
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) bytes[r] = Isa::signed_bytes(Isa::load_bytes(&w[r]->codes[g][0][0]));
 #pragma GCC unroll 16
-            for (int t = 0; t < T; ++t) Isa::dot_bytes(sum[t], bytes, &x.q[t][4 * g]);
+            for (int t = 0; t < T; ++t) {
+                const auto four = Isa::broadcast(&x.q[t][4 * g]);
+#pragma GCC unroll 4
+                for (int r = 0; r < R; ++r) Isa::dot_bytes(sum[r][t], bytes[r], four);
+            }
         }
-        const auto scale = Isa::load_f16(w.scale);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+            const auto scale = Isa::load_f16(w[r]->scale);
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) {
-            const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
-            Isa::store(acc[t], Isa::fma(Isa::byte_total(sum[t]), product, Isa::load(acc[t])));
+            for (int t = 0; t < T; ++t) {
+                const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
+                Isa::store(acc[r][t], Isa::fma(Isa::byte_total(sum[r][t]), product, Isa::load(acc[r][t])));
+            }
         }
     }
 };

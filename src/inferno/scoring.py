@@ -18,4 +18,9 @@ class Score:
     @property
     def perplexity(self) -> float:
         """exp of the mean negative log probability; NaN for fewer than two ids."""
-        return math.exp(-float(self.logprobs.mean(dtype=float))) if len(self.logprobs) else math.nan
+        if not len(self.logprobs):
+            return math.nan
+        try:
+            return math.exp(-float(self.logprobs.mean(dtype=float)))
+        except OverflowError:
+            return math.inf

@@ -8,16 +8,18 @@ models, messages or streams.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from inferno.config import END_OF_TURN_TOKENS
 from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText, UnsupportedModel
+from inferno.excerpt import shown
 
 if TYPE_CHECKING:
     import tokenizers
@@ -86,6 +88,21 @@ def checked_text(text: str | bytes) -> str:
     raise InvalidText(f"Text: expected a string, found {type(text).__name__}")
 
 
+@contextlib.contextmanager
+def _panics_explained() -> Iterator[None]:
+    """Make a panic of the library, which is no Exception, an error of the file that provoked it."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # the class is in no module to import
+            raise
+        raise InvalidCheckpoint(
+            "Tokenizer: expected settings that the `tokenizers` library can work with, "
+            f"found that it fails: {str(error)[:200]}",
+            hint="the file is damaged, or was edited by hand",
+        ) from None
+
+
 class Tokenizer:
     """Encode text to ids and decode ids to text or bytes.
 
@@ -134,6 +151,7 @@ class Tokenizer:
         self._space_ids = self._literal_space_ids()
 
     @classmethod
+    @_panics_explained()
     def from_file(
         cls, path: str | Path, tokenizer_config: Mapping[str, Any] | None = None
     ) -> Tokenizer:
@@ -172,6 +190,12 @@ class Tokenizer:
             )
         if isinstance(backend.model, tokenizers.models.BPE):
             backend.model.dropout = None  # a training aid: ids must not be random
+            for key in ("continuing_subword_prefix", "end_of_word_suffix"):
+                if getattr(backend.model, key):
+                    raise UnsupportedModel(
+                        f"`{key}` in `{path.name}`: marks inside or at the end of words are not "
+                        f"supported, found {shown(getattr(backend.model, key))}"
+                    )
         vocab = backend.get_vocab(with_added_tokens=True)
         special = _special_texts(config)
         known = {token.content for token in _added_tokens(backend).values() if token.special}
@@ -206,6 +230,7 @@ class Tokenizer:
         )
 
     @classmethod
+    @_panics_explained()
     def from_gguf(cls, metadata: Mapping[str, Any]) -> Tokenizer:
         """Assemble the tokenizer that the `tokenizer.ggml.*` keys of a GGUF file describe.
 
@@ -298,6 +323,7 @@ class Tokenizer:
         """The ids of control tokens by their text, in the order of ids."""
         return {self._texts[id]: id for id in sorted(self._control)}
 
+    @_panics_explained()
     def encode(
         self, text: str | bytes, special: bool = False, *, previous: int | None = None
     ) -> list[int]:
@@ -312,6 +338,7 @@ class Tokenizer:
         text = checked_text(text)
         return self._encode(text, special, self._at_start(previous))
 
+    @_panics_explained()
     def encode_disguised(self, text: str, stand_ins: Mapping[str, str]) -> list[int]:
         """Return the ids of `text`, where control tokens match only what is not disguised.
 
@@ -400,7 +427,7 @@ class Tokenizer:
             index = -1
         if not 0 <= index < self.vocab_size:
             raise InvalidOption(
-                f"Token id: expected an integer from 0 to {self.vocab_size - 1}, found {id!r}"
+                f"Token id: expected an integer from 0 to {self.vocab_size - 1}, found {shown(id)}"
             )
         return self._texts.get(index, "")
 

@@ -145,7 +145,7 @@ def test_a_pasted_text_of_several_lines_is_one_message(chat, engine):
 def test_a_full_context_keeps_the_message_at_the_prompt(chat, engine):
     output = chat("this is too-long" + ENTER + "\x08" * len(" too-long") + ENTER + CTRL_D)
     assert "error: Context is full" in output
-    assert "hint: /clear starts anew; your message is kept; load with context=100" in output
+    assert "hint: /clear starts anew; your message is kept; load with --context 100" in output
     assert asked(engine) == ["this is too-long", "this is"]
 
 

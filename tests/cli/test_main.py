@@ -159,6 +159,35 @@ def test_a_closed_pipe_ends_the_command_quietly():
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "model", "hi"], ["chat", "--help"]])
+def test_an_output_without_room_is_an_error_of_one_line(arguments):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, FAKE_INFERNO, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},  # argparse ignores errors of its own writes
+        )
+    assert done.stderr.splitlines()[-1] == "error: standard output: no space left on device"
+    assert done.returncode == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["--version", "chat --help", "run model hi --verbose"])
+def test_a_command_whose_output_is_closed_runs_all_the_same(arguments, closed):
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" "$1" {arguments} {closed}', sys.executable, FAKE_INFERNO],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and "error" not in done.stderr
+
+
 def test_an_output_that_lacks_a_character_shows_a_question_mark():
     done = subprocess.run(
         [sys.executable, FAKE_INFERNO, "run", "model", "2 € please"],

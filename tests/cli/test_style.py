@@ -62,3 +62,14 @@ def test_one_thing_is_singular():
         "1 thread",
         "2 threads",
     ]
+
+
+def test_hints_about_keywords_speak_of_flags():
+    def hint(text):
+        return describe_error("x", text, io.StringIO()).splitlines()[1]
+
+    assert hint("load with context=17, or less") == "hint: load with --context 17, or less"
+    assert hint('quantize (weights="q4_0")') == "hint: quantize (--weights q4_0)"
+    assert hint("max_tokens=5") == "hint: --max-tokens 5"
+    for other in ("pip download name==1.0", "set INFERNO_HOME=/x", "a = 5"):
+        assert hint(other) == f"hint: {other}"

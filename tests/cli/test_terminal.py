@@ -137,3 +137,12 @@ def test_escape_sequences_of_a_model_are_shown_and_not_obeyed(screen):
         lambda lines: any(line.startswith("a") and line.endswith("b") for line in lines)
     )
     assert "a\N{REPLACEMENT CHARACTER}[2Jb" in lines
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_history_that_is_no_file_is_left_alone(screen, tmp_path, put):
+    put(tmp_path / "chat-history")
+    terminal = screen("chat")
+    terminal.wait_for(lambda lines: lines and is_prompt(lines[-1]))
+    terminal.type("Hello\r")
+    terminal.wait_for(lambda lines: "You said: Hello" in lines)

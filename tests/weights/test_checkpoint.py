@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import checkpoints
-from inferno.errors import InvalidCheckpoint
+from inferno.errors import InvalidCheckpoint, OutOfMemory
 from inferno.weights import Checkpoint, open_checkpoint
 
 Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
@@ -59,6 +61,25 @@ def test_a_released_tensor_reads_the_same_again(checkpoint: Checkpoint) -> None:
     for tensor in checkpoint.tensors.values():
         checkpoint.release(tensor)
     assert {n: t.data.tobytes() for n, t in checkpoint.tensors.items()} == before
+
+
+def test_a_file_cut_while_it_is_read_is_an_invalid_checkpoint(checkpoint: Checkpoint) -> None:
+    tensor = checkpoint.tensors[Q_PROJ]
+    checkpoint.release(tensor)
+    os.truncate(checkpoint.path, 1000)
+    with pytest.raises(InvalidCheckpoint, match="as when it was opened, found 1,000"):
+        checkpoint.release(tensor)
+
+
+def test_an_address_space_that_is_full_is_out_of_memory(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr("mmap.mmap", full)
+    with pytest.raises(OutOfMemory, match="room for a map"):
+        open_checkpoint(checkpoint.path)
 
 
 def test_a_view_outlives_the_checkpoint(checkpoint: Checkpoint) -> None:

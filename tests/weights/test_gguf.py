@@ -596,3 +596,12 @@ def mutated(whole: bytes, generator: np.random.Generator) -> bytes:
             case 5:
                 del raw[at : at + int(generator.integers(1, 16))]
     return bytes(raw)
+
+
+def test_a_damaged_file_is_named_with_its_folder_so_that_it_can_be_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    for content in (bytes(1000), b"GGUF" + bytes([3, 0, 0, 0]) + bytes([255]) * 1000):
+        path.write_bytes(content)
+        with pytest.raises(InvalidCheckpoint) as caught:
+            open_checkpoint(path)
+        assert str(path) in caught.value.message and "delete it" in str(caught.value.hint)

@@ -215,11 +215,43 @@ def test_a_pipe_in_the_directory_does_not_hang(model: Path) -> None:
 # --------------------------------------------------------------------------- the index
 
 
+@pytest.mark.parametrize("target", ["nowhere", None])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "generation_config.json",
+        "tokenizer_config.json",
+        "chat_template.jinja",
+        "model.safetensors",
+        "model.safetensors.index.json",
+    ],
+)
+def test_a_link_that_leads_nowhere_is_not_taken_for_no_file(
+    model: Path, name: str, target: str | None
+) -> None:
+    if name == "model.safetensors.index.json":
+        split(model)
+    (model / name).unlink(missing_ok=True)
+    (model / name).symlink_to(target or name)
+    with pytest.raises(ModelNotFound, match=f"Cannot open .*{name}"):
+        open_checkpoint(model)
+
+
 def test_an_index_that_names_a_missing_file_is_invalid(model: Path) -> None:
     split(model)
     (model / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(InvalidCheckpoint, match=r"`model-00002-of-00002\.safetensors` is missing"):
         open_checkpoint(model)
+
+
+def test_an_index_that_names_a_file_no_disk_can_hold_is_invalid(model: Path) -> None:
+    index = split(model)
+    index["weight_map"] = dict.fromkeys(index["weight_map"], "x" * 100_000)
+    put(model / "model.safetensors.index.json", index)
+    with pytest.raises(InvalidCheckpoint, match="is missing") as caught:
+        open_checkpoint(model)
+    assert len(caught.value.message) < 1000
 
 
 def test_an_index_that_names_a_tensor_the_file_lacks_is_invalid(model: Path) -> None:

@@ -23,7 +23,8 @@ struct ActivationBlock<T, Activation::q8> {
     using type = Q8Block<T>;
 };
 
-template <class Isa, class Format, int T>
+// R row tiles from `tile` on, T tokens from `token` on.
+template <class Isa, class Format, int T, int R>
 void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token) {
     using W = typename Format::TileBlock;
     using X = typename ActivationBlock<T, Format::kActivation>::type;
@@ -31,41 +32,50 @@ void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token)
     const X* xs = (const X*)x;
     // In memory and not in registers: for T > 2 they would not fit, and one load and store a block costs
     // less than spilling the integer sums.
-    alignas(64) float acc[T][kTileRows] = {};
+    alignas(64) float acc[R][T][kTileRows] = {};
     for (int64_t b = 0; b < a.blocks; ++b) {
-        // Two kilobytes ahead, line by line: the hardware prefetcher alone stops at each 4 KB page, and
-        // four tokens' arithmetic leaves it too far behind (12 against 19 GB/s; docs/lab-notebook.md).
-        const char* ahead = (const char*)(w + b) + 2304;
-        for (size_t line = 0; line < sizeof(W); line += 64) Isa::prefetch(ahead + line);
-        Format::template step<Isa, T>(w[b], xs[b], acc);
+        const W* blocks[R];
+        for (int r = 0; r < R; ++r) {
+            blocks[r] = w + r * a.blocks + b;
+            // Two kilobytes ahead, line by line: the hardware prefetcher alone stops at each 4 KB page, and
+            // four tokens' arithmetic leaves it too far behind (12 against 19 GB/s; docs/lab-notebook.md).
+            const char* ahead = (const char*)blocks[r] + 2304;
+            for (size_t line = 0; line < sizeof(W); line += 64) Isa::prefetch(ahead + line);
+        }
+        Format::template step<Isa, T>(blocks, xs[b], acc);
     }
-    const int64_t row = tile * kTileRows;
-    const int64_t valid = a.rows - row < kTileRows ? a.rows - row : kTileRows;
-    for (int t = 0; t < T; ++t) {
-        float* out = a.out + (token + t) * a.out_stride + row;
-        if (valid == kTileRows) {
-            auto y = Isa::load(acc[t]);
-            if (a.bias) y = Isa::add(y, Isa::load(a.bias + row));
-            if (a.accumulate) y = Isa::add(Isa::load(out), y);
-            Isa::store(out, y);
-        } else {
-            for (int r = 0; r < valid; ++r) {
-                float y = acc[t][r];
-                if (a.bias) y = y + a.bias[row + r];
-                out[r] = a.accumulate ? out[r] + y : y;
+    for (int r = 0; r < R; ++r) {
+        const int64_t row = (tile + r) * kTileRows;
+        const int64_t valid = a.rows - row < kTileRows ? a.rows - row : kTileRows;
+        for (int t = 0; t < T; ++t) {
+            float* out = a.out + (token + t) * a.out_stride + row;
+            if (valid == kTileRows) {
+                auto y = Isa::load(acc[r][t]);
+                if (a.bias) y = Isa::add(y, Isa::load(a.bias + row));
+                if (a.accumulate) y = Isa::add(Isa::load(out), y);
+                Isa::store(out, y);
+            } else {
+                for (int i = 0; i < valid; ++i) {
+                    float y = acc[r][t][i];
+                    if (a.bias) y = y + a.bias[row + i];
+                    out[i] = a.accumulate ? out[i] + y : y;
+                }
             }
         }
     }
 }
 
+// All row tiles of the panel for `width` tokens, 1 <= width <= T.
 template <class Isa, class Format, int T>
-INFERNO_INLINE void matmul_remainder(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token, int width) {
-    if constexpr (T > 0) {
-        if (width == T)
-            matmul_tile<Isa, Format, T>(a, tile, x, token);
-        else
-            matmul_remainder<Isa, Format, T - 1>(a, tile, x, token, width);
+INFERNO_INLINE void matmul_tokens(const MatmulArgs& a, const uint8_t* x, int token, int width) {
+    if constexpr (T > 1) {
+        if (width < T) return matmul_tokens<Isa, Format, T - 1>(a, x, token, width);
     }
+    // One token waits for memory, whatever its broadcasts cost: it reads one stream.
+    constexpr int R = T > 1 ? Isa::kTiles : 1;
+    int64_t tile = a.first_tile;
+    for (; tile + R <= a.last_tile; tile += R) matmul_tile<Isa, Format, T, R>(a, tile, x, token);
+    for (; tile < a.last_tile; ++tile) matmul_tile<Isa, Format, T, 1>(a, tile, x, token);
 }
 
 template <class Isa, class Format>
@@ -73,10 +83,8 @@ void matmul(const MatmulArgs& a) {
     constexpr int T = Isa::kTokens;
     const int64_t bytes = activation_bytes(Format::kActivation, 1, a.blocks);
     for (int token = a.first_token; token < a.last_token; token += T) {
-        const uint8_t* x = a.x + token * bytes;
         const int width = a.num_tokens - token < T ? a.num_tokens - token : T;
-        for (int64_t tile = a.first_tile; tile < a.last_tile; ++tile)
-            matmul_remainder<Isa, Format, T>(a, tile, x, token, width);
+        matmul_tokens<Isa, Format, T>(a, a.x + token * bytes, token, width);
     }
 }
 

@@ -5,21 +5,29 @@
 
 namespace inferno {
 
-// `blocks` times the integer work of a 16-row tile with kTokens tokens (16 x 32 x kTokens multiply-adds a
-// block) and its float step, on one block that never leaves L1.
+// `blocks` times the integer work of a register tile (kTiles x 16 rows x 32 columns x kTokens tokens
+// multiply-adds) and its float step, on one block that never leaves L1.
 template <class Isa>
 float probe_dot(int64_t blocks) {
     constexpr int T = Isa::kTokens;
-    alignas(64) Q4_0::TileBlock w;
+    constexpr int R = Isa::kTiles;
+    alignas(64) Q4_0::TileBlock w[R];
     alignas(64) Q8Block<T> x;
-    alignas(64) float acc[T][kTileRows] = {};
+    alignas(64) float acc[R][T][kTileRows] = {};
     std::memset(&w, 0x35, sizeof w);
     std::memset(&x, 1, sizeof x);
+    for (int t = 0; t < T; ++t) x.scale[t] = 0x1p-20f;  // not denormal, which would be slow
     for (int64_t b = 0; b < blocks; ++b) {
-        INFERNO_MAY_CHANGE_MEMORY();  // or the compiler would do the constant block's work once
-        Q4_0::step<Isa, T>(w, x, acc);
+        INFERNO_MAY_CHANGE(&w);  // or the compiler would do the constant block's work once
+        INFERNO_MAY_CHANGE(&x);
+        const Q4_0::TileBlock* tiles[R];
+        for (int r = 0; r < R; ++r) tiles[r] = &w[r];
+        Q4_0::step<Isa, T>(tiles, x, acc);
     }
-    return acc[0][0];
+    auto sum = Isa::zero();  // of everything, or what is not used would not be computed
+    for (int r = 0; r < R; ++r)
+        for (int t = 0; t < T; ++t) sum = Isa::add(sum, Isa::load(acc[r][t]));
+    return Isa::reduce_add(sum);
 }
 
 // `steps` times kProbeChains fused multiply-adds of 16 lanes, independent of one another.

@@ -19,6 +19,7 @@ struct Avx2 {
     // Tokens a register tile holds: 8 int16 sums (2 halves x 4 tokens) + 4 unpacked weights
     // + 2 broadcasts + mask + scratch fill the 16 registers (4 beats 3 and 5: docs/lab-notebook.md).
     static constexpr int kTokens = 4;
+    static constexpr int kTiles = 1;
 
     // ---- f32, 16 lanes -------------------------------------------------------------------------
     struct F32 {
@@ -134,6 +135,14 @@ struct Avx2 {
         return {_mm256_and_si256(_mm256_srli_epi16(b.lo, 4), mask), _mm256_and_si256(_mm256_srli_epi16(b.hi, 4), mask)};
     }
 
+    // Four activations, for every row.
+    using Four = __m256i;
+    INFERNO_INLINE Four broadcast(const int8_t* x4) {
+        int32_t four;
+        std::memcpy(&four, x4, 4);
+        return _mm256_set1_epi32(four);
+    }
+
     // Sum of products of nibbles (0..15) with int8 (-127..127) over one block of 32: eight pairs of at
     // most 2*15*127 = 3810 are 30480, so an int16 lane holds the block exactly and one multiply-add
     // at its end replaces eight.
@@ -141,10 +150,7 @@ struct Avx2 {
         __m256i lo, hi;
     };
     INFERNO_INLINE NibbleSum nibble_sum(int32_t) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-    INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, const int8_t* x4) {
-        int32_t four;
-        std::memcpy(&four, x4, 4);
-        const __m256i x = _mm256_set1_epi32(four);
+    INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, Four x) {
         sum.lo = _mm256_add_epi16(sum.lo, _mm256_maddubs_epi16(w.lo, x));
         sum.hi = _mm256_add_epi16(sum.hi, _mm256_maddubs_epi16(w.hi, x));
         INFERNO_PIN(sum.lo, sum.hi);
@@ -165,10 +171,8 @@ struct Avx2 {
     };
     INFERNO_INLINE SignedBytes signed_bytes(Bytes w) { return {w, {_mm256_abs_epi8(w.lo), _mm256_abs_epi8(w.hi)}}; }
     INFERNO_INLINE ByteSum byte_sum(int32_t) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-    INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, const int8_t* x4) {
-        int32_t four;
-        std::memcpy(&four, x4, 4);
-        const __m256i x = _mm256_set1_epi32(four), ones = _mm256_set1_epi16(1);
+    INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, Four x) {
+        const __m256i ones = _mm256_set1_epi16(1);
         const __m256i lo = _mm256_maddubs_epi16(w.magnitude.lo, _mm256_sign_epi8(x, w.value.lo));
         const __m256i hi = _mm256_maddubs_epi16(w.magnitude.hi, _mm256_sign_epi8(x, w.value.hi));
         sum.lo = _mm256_add_epi32(sum.lo, _mm256_madd_epi16(lo, ones));

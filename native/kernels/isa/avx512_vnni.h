@@ -8,9 +8,11 @@ namespace inferno {
 
 struct Avx512Vnni {
     static constexpr const char* kName = "avx512_vnni";
-    // 32 registers: 8 sums, 2 unpacked weights, and room for the scheduler; activations are broadcast
-    // from memory by the instruction that multiplies them.
+    // 16 sums (2 row tiles x 8 tokens), 4 unpacked weights, a mask and 2 broadcasts are 23 of 32 registers.
+    // On Zen 4 eight dot products and the float step take ten cycles of the multipliers, whatever the tile;
+    // sharing broadcasts between two row tiles gains 4 % (docs/lab-notebook.md).
     static constexpr int kTokens = 8;
+    static constexpr int kTiles = 2;
 
     // ---- f32, 16 lanes -------------------------------------------------------------------------
     using F32 = __m512;
@@ -92,7 +94,9 @@ struct Avx512Vnni {
     INFERNO_INLINE Bytes high_nibbles(Bytes b) {
         return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(0x0F));
     }
-    INFERNO_INLINE __m512i broadcast4(const int8_t* x4) {
+    // Four activations, for every row.
+    using Four = __m512i;
+    INFERNO_INLINE Four broadcast(const int8_t* x4) {
         int32_t four;
         std::memcpy(&four, x4, 4);
         return _mm512_set1_epi32(four);
@@ -102,9 +106,7 @@ struct Avx512Vnni {
     // correction of the weights' offset is a start value and costs nothing.
     using NibbleSum = __m512i;
     INFERNO_INLINE NibbleSum nibble_sum(int32_t start) { return _mm512_set1_epi32(start); }
-    INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, const int8_t* x4) {
-        sum = _mm512_dpbusd_epi32(sum, w, broadcast4(x4));
-    }
+    INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, Four x) { sum = _mm512_dpbusd_epi32(sum, w, x); }
     INFERNO_INLINE F32 nibble_total(NibbleSum sum, int32_t) { return _mm512_cvtepi32_ps(sum); }
 
     // Signed weights plus 128 are unsigned; the start value takes 128 times the activations' sum away again.
@@ -112,9 +114,7 @@ struct Avx512Vnni {
     using SignedBytes = __m512i;
     INFERNO_INLINE SignedBytes signed_bytes(Bytes w) { return _mm512_xor_si512(w, _mm512_set1_epi8((char)0x80)); }
     INFERNO_INLINE ByteSum byte_sum(int32_t bias) { return _mm512_set1_epi32(bias * 16); }  // -128 = 16 * -8
-    INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, const int8_t* x4) {
-        sum = _mm512_dpbusd_epi32(sum, w, broadcast4(x4));
-    }
+    INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, Four x) { sum = _mm512_dpbusd_epi32(sum, w, x); }
     INFERNO_INLINE F32 byte_total(ByteSum sum) { return _mm512_cvtepi32_ps(sum); }
 
     // Round 16 floats to the nearest integers, ties to even, and store them as int8 (|x| <= 127.5).

@@ -9,6 +9,7 @@ namespace inferno {
 struct Scalar {
     static constexpr const char* kName = "scalar";
     static constexpr int kTokens = 4;
+    static constexpr int kTiles = 1;
     static constexpr int kLanes = 16;
 
     // ---- f32, 16 lanes -------------------------------------------------------------------------
@@ -124,11 +125,13 @@ struct Scalar {
             for (auto& byte : row) byte = byte >> 4;
         return b;
     }
+    using Four = const int8_t*;
+    INFERNO_INLINE Four broadcast(const int8_t* x4) { return x4; }
     struct NibbleSum {
         int32_t lane[kLanes];
     };
     INFERNO_INLINE NibbleSum nibble_sum(int32_t) { return {}; }
-    INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, const int8_t* x4) {
+    INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, Four x4) {
         for (int i = 0; i < kLanes; ++i)
             for (int j = 0; j < 4; ++j) sum.lane[i] += (int32_t)w.row[i][j] * x4[j];
     }
@@ -139,7 +142,7 @@ struct Scalar {
     using SignedBytes = Bytes;
     INFERNO_INLINE SignedBytes signed_bytes(Bytes w) { return w; }
     INFERNO_INLINE ByteSum byte_sum(int32_t) { return {}; }
-    INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, const int8_t* x4) {
+    INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, Four x4) {
         for (int i = 0; i < kLanes; ++i)
             for (int j = 0; j < 4; ++j) sum.lane[i] += (int32_t)(int8_t)w.row[i][j] * x4[j];
     }

@@ -7,10 +7,12 @@ imports neither numpy nor anything that draws. Knows nothing of models or of wha
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from inferno.cli.style import describe_error
 from inferno.errors import InfernoError, InvalidOption, ModelNotFound, OutOfMemory, UnsupportedModel
@@ -33,6 +35,8 @@ OTHER_ERROR = 1
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 PIPE_CLOSED = 141  # 128 + SIGPIPE
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 OVERVIEW = """\
 inferno runs large language models on the CPU.
 
@@ -54,6 +58,7 @@ Start with:  inferno chat
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `arguments` is by default the command line's."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    _open_closed_output()
     # A console that cannot show a character shows a question mark; it does not stop the reply.
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
         reconfigure(errors="replace")
@@ -62,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        _drop_output()
+        _drop_output(sys.__stdout__, sys.__stderr__)
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -111,18 +116,29 @@ def _report(error: Exception, *, debug: bool) -> int:
             traceback.print_exception(error)
         if isinstance(error, InfernoError):
             message, hint = error.message, error.hint
+        elif isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+            # Files have names, and errors of their own.
+            _drop_output(sys.__stdout__)
+            message, hint = f"standard output: {os.strerror(error.errno).lower()}", None
         else:
             message = f"{type(error).__name__}: {error}"
             hint = None if debug else "this was not foreseen; --debug shows where it happened"
         sys.stderr.write(describe_error(message, hint, sys.stderr))
-    except BrokenPipeError:
-        _drop_output()
+    except OSError:
+        _drop_output(sys.__stdout__, sys.__stderr__)
     return code
 
 
-def _drop_output() -> None:
+def _open_closed_output() -> None:
+    # `inferno … >&-`: Python then has no stream at all, and the next file opened gets its number.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+
+
+def _drop_output(*streams: TextIO | None) -> None:
     # Otherwise the interpreter complains on its way out, when it flushes into the closed pipe.
     with open(os.devnull, "wb") as nowhere:
-        for stream in (sys.__stdout__, sys.__stderr__):
+        for stream in streams:
             if stream is not None:
                 os.dup2(nowhere.fileno(), stream.fileno())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TextIO
 
 _RED, _CYAN, _DIM = "31;1", "36", "2"
@@ -11,6 +12,9 @@ _RED, _CYAN, _DIM = "31;1", "36", "2"
 # window: every C0 and C1 control but tab and newline becomes a visible mark.
 _CONTROLS = dict.fromkeys((*range(32), *range(127, 160)), "�")
 _CONTROLS |= {ord("\t"): "\t", ord("\n"): "\n", ord("\r"): ""}
+
+# Hints speak to callers of the library: weights="q4_0" is --weights q4_0 on the command line.
+_KEYWORD = re.compile(r"""\b([a-z_]+)=(["']?)([^\s"',;=()]+)\2""")
 
 
 def printable(text: str) -> str:
@@ -32,6 +36,7 @@ def describe_error(message: str, hint: str | None, stream: TextIO) -> str:
     """Return `error: …` and `hint: …`, a line each, for `stream`."""
     text = f"{_painted('error:', _RED, stream)} {printable(message)}\n"
     if hint:
+        hint = _KEYWORD.sub(lambda found: f"--{found[1].replace('_', '-')} {found[3]}", hint)
         text += f"{_painted('hint:', _CYAN, stream)} {printable(hint)}\n"
     return text
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -111,8 +112,13 @@ class _MessageHistory(FileHistory):
 def _open_history(path: Path) -> History:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Only its owner should read what was said.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        # Only its owner should read what was said. O_NONBLOCK: a named pipe would wait for others.
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        finally:
+            os.close(descriptor)
     except OSError:
-        return InMemoryHistory()
-    return _MessageHistory(str(path))
+        is_file = False
+    return _MessageHistory(str(path)) if is_file else InMemoryHistory()

@@ -17,7 +17,7 @@ from inferno.excerpt import quoted
 from inferno.weights.mapped_file import MappedFile
 from inferno.weights.tensor import FORMATS, SUPPORTED_FORMATS, StoredTensor
 
-RE_FETCH = "the file is cut or damaged; fetch it again"
+RE_FETCH = "the file is cut or damaged; delete it and fetch it again"
 
 
 class TokenizerFiles(NamedTuple):
@@ -105,7 +105,11 @@ class Checkpoint:
         return stored
 
     def release(self, tensor: StoredTensor) -> None:
-        """Let the kernel drop the pages of `tensor`; reading it again fetches them from disk."""
+        """Let the kernel drop the pages of `tensor`; reading it again fetches them from disk.
+
+        Raises:
+            InvalidCheckpoint: its file has been cut meanwhile.
+        """
         place = self._places[tensor.name]
         place.file.release(place.offset, place.nbytes)
 

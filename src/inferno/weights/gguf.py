@@ -265,7 +265,7 @@ class _Parser:
         if magic != b"GGUF":
             beginning = self.map[:64]
             raise InvalidCheckpoint(
-                f"`{self.file.path.name}`: expected a GGUF file, found one that begins with "
+                f"`{self.file.path}`: expected a GGUF file, found one that begins with "
                 f"{beginning[:8]!r}",
                 hint=hint_for_beginning(beginning.lstrip()),
             )
@@ -428,5 +428,5 @@ class _Parser:
 
     def error(self, what: str, expected: str, found: str) -> InvalidCheckpoint:
         return InvalidCheckpoint(
-            f"`{self.file.path.name}`: {what}: expected {expected}, found {found}", hint=RE_FETCH
+            f"`{self.file.path}`: {what}: expected {expected}, found {found}", hint=RE_FETCH
         )

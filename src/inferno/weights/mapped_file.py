@@ -5,6 +5,7 @@ Knows nothing of what the bytes mean.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import stat
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from inferno.errors import InvalidCheckpoint, ModelNotFound
+from inferno.errors import InvalidCheckpoint, ModelNotFound, OutOfMemory
 from inferno.weights.tensor import Bytes
 
 
@@ -25,6 +26,7 @@ class MappedFile:
     Raises:
         ModelNotFound: there is no such file, or it may not be read.
         InvalidCheckpoint: it is empty, or not a regular file.
+        OutOfMemory: the address space has no room for it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,6 +52,11 @@ class MappedFile:
         except (OSError, ValueError) as error:
             if isinstance(error, InvalidCheckpoint):
                 raise
+            if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+                raise OutOfMemory(
+                    f"`{path}`: expected room for a map of {status.st_size:,} bytes, found none",
+                    hint="raise the limit on address space (ulimit -v), or pick a smaller model",
+                ) from None
             raise ModelNotFound(f"Cannot map `{path}`: {_reason(error)}") from None
         finally:
             os.close(descriptor)
@@ -59,9 +66,22 @@ class MappedFile:
         return np.frombuffer(self.map, np.uint8, nbytes, offset)
 
     def release(self, offset: int, nbytes: int) -> None:
-        """Tell the kernel that the whole pages within the range are not needed any more."""
+        """Tell the kernel that the whole pages within the range are not needed any more.
+
+        Raises:
+            InvalidCheckpoint: the file has been cut; what was read, or would be next, is not there.
+        """
+        if self.map.closed:
+            return
+        found = self.map.size()  # of the file, unlike the length of the map
+        if found < self.size:
+            raise InvalidCheckpoint(
+                f"`{self.path}`: expected {self.size:,} bytes, as when it was opened, "
+                f"found {found:,}",
+                hint="load it again once nobody writes to it",
+            )
         advice = getattr(mmap, "MADV_DONTNEED", None)
-        if advice is None or self.map.closed:
+        if advice is None:
             return
         first = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
         last = (offset + nbytes) // mmap.PAGESIZE * mmap.PAGESIZE

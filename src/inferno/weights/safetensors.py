@@ -12,6 +12,9 @@ import dataclasses
 import json
 import struct
 from collections.abc import Iterable, Mapping
+
+# A link that leads nowhere is there: opening it says what is wrong.
+from os.path import lexists
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +61,7 @@ def open_directory(path: Path) -> Checkpoint:
 
 
 def _open(path: Path, files: list[MappedFile]) -> Checkpoint:
-    if not (path / "config.json").exists():
+    if not lexists(path / "config.json"):
         found = sorted(entry.name for entry in path.glob("*.gguf"))
         raise ModelNotFound(
             f"`{path}`: expected a directory with config.json and {WEIGHTS}, found no config.json",
@@ -85,9 +88,9 @@ def _open(path: Path, files: list[MappedFile]) -> Checkpoint:
 
 def _places(path: Path, files: list[MappedFile]) -> dict[str, Place]:
     """Return all tensors of the directory, as transformers would choose them."""
-    if (path / WEIGHTS).exists():
+    if lexists(path / WEIGHTS):
         return _read(path / WEIGHTS, files)
-    if not (path / INDEX).exists():
+    if not lexists(path / INDEX):
         raise ModelNotFound(
             f"`{path}`: expected {WEIGHTS} or {INDEX}, found neither",
             hint="PyTorch's .bin files are not read; convert the model to safetensors or GGUF",
@@ -110,7 +113,7 @@ def _places(path: Path, files: list[MappedFile]) -> dict[str, Place]:
                 hint=RE_FETCH,
             )
         if shard not in shards:
-            if not (path / shard).exists():
+            if not lexists(path / shard):
                 raise InvalidCheckpoint(
                     f"{quoted(shard)} is missing: `{INDEX}` says that it has {quoted(name)}",
                     hint=f"put it beside the others, in `{path}`",
@@ -260,7 +263,7 @@ def _constant(text: str) -> Any:
 
 
 def _read_optional_json(path: Path) -> dict[str, Any] | None:
-    return read_json(path) if path.exists() else None
+    return read_json(path) if lexists(path) else None
 
 
 def _read_bytes(path: Path, limit: int) -> bytes:
@@ -277,7 +280,7 @@ def _read_bytes(path: Path, limit: int) -> bytes:
 
 def _chat_template(path: Path, tokenizer_config: Mapping[str, Any]) -> str | None:
     """Return chat_template.jinja, else the (default) template of tokenizer_config.json."""
-    if (path / "chat_template.jinja").exists():
+    if lexists(path / "chat_template.jinja"):
         try:
             return _read_bytes(path / "chat_template.jinja", MAX_JSON_BYTES).decode()
         except UnicodeDecodeError:

@@ -1,0 +1,19 @@
+"""Scores: what follows from the log probabilities."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from inferno.scoring import Score
+
+
+def test_perplexity_is_the_exponential_of_the_mean_loss() -> None:
+    assert math.isclose(Score((1, 2, 3), np.float32([-1, -3])).perplexity, math.exp(2))
+
+
+def test_perplexity_beyond_what_a_float_holds_is_infinite() -> None:
+    assert Score((1, 2), np.float32([-800])).perplexity == math.inf
+    assert Score((1, 2), np.float32([-math.inf])).perplexity == math.inf
+    assert math.isnan(Score((1,), np.float32([])).perplexity)
