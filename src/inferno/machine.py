@@ -6,6 +6,7 @@ Knows nothing of models. The CPU's instruction sets are the native core's busine
 from __future__ import annotations
 
 import os
+import platform
 import re
 from pathlib import Path
 
@@ -40,23 +41,23 @@ def default_threads() -> int:
                 f"found {shown(asked)}"
             )
         return int(digits)
-    available = _affinity()
-    quota = _cpu_quota()
+    available = affinity()
+    quota = cpu_quota()
     if quota is not None:
         available = min(available, max(1, int(quota)))
-    physical = _physical_cores()
+    physical = physical_cores()
     if physical is not None:
         available = min(available, physical)
     return min(available if available < _MANY_CORES else available - available // 6, MAX_THREADS)
 
 
-def _affinity() -> int:
+def affinity() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _physical_cores() -> int | None:
+def physical_cores() -> int | None:
     """Count the distinct (package, core) pairs among the CPUs we may use; None if unknown."""
     if not hasattr(os, "sched_getaffinity"):
         return None
@@ -87,7 +88,7 @@ def _cgroup_files(name: str, legacy: str) -> list[Path]:
     return [*files, _CGROUP / legacy]
 
 
-def _cpu_quota() -> float | None:
+def cpu_quota() -> float | None:
     quotas = []
     for file in _cgroup_files("cpu.max", "cpu/cpu.cfs_quota_us"):
         try:
@@ -99,6 +100,17 @@ def _cpu_quota() -> float | None:
         except (OSError, ValueError, IndexError, ZeroDivisionError):
             continue
     return min(quotas, default=None)
+
+
+def cpu_name() -> str:
+    """Return the CPU's name, as the system has it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
 
 
 def available_memory() -> int | None:

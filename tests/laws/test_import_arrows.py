@@ -63,7 +63,7 @@ def test_the_reader_of_imports_sees_them() -> None:
 
 def test_only_what_runs_models_or_probes_the_machine_knows_the_native_core() -> None:
     runs = {"loading", "session", "engine", "generation"}
-    assert importers_of("_native") == runs | {"bench.limits"}
+    assert importers_of("_native") == runs | {"bench.limits", "selftest"}
 
 
 def test_only_hub_uses_the_network_and_other_programs() -> None:

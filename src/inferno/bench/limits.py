@@ -31,8 +31,13 @@ class Demand:
     head_float_macs: int
 
 
+def probe(threads: int, isa: str) -> Limits:
+    """Measure the machine on new threads; takes about a second."""
+    return Limits(*_native.probe_machine(_native.ThreadPool(threads), isa))
+
+
 def measure_limits(engine: Engine) -> Limits:
-    """Probe the machine; takes about a second."""
+    """Measure the machine on the engine's threads and instructions."""
     return Limits(*_native.probe_machine(engine._pool, engine.isa))
 
 

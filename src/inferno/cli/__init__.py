@@ -20,6 +20,7 @@ from inferno.errors import InfernoError, InvalidOption, ModelNotFound, OutOfMemo
 COMMANDS = {
     "chat": ("chat [MODEL]", "talk to a model in the terminal"),
     "run": ("run MODEL [PROMPT]", "answer once; for scripts and pipes"),
+    "doctor": ("doctor", "describe and check this machine"),
     "bench": ("bench MODEL", "measure speed, beside the machine's limits and other engines"),
 }
 """Each name is a module of this package with a `main(arguments) -> exit code`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import sys
 from collections.abc import Sequence
 from datetime import date
@@ -152,6 +151,7 @@ def _print_row(row: dict[str, Any]) -> None:
 
 def _report(engine: Engine, limits: Limits, rows: list[dict[str, Any]]) -> dict[str, Any]:
     import inferno
+    from inferno import machine
 
     return {
         "model": engine.config.name,
@@ -159,7 +159,7 @@ def _report(engine: Engine, limits: Limits, rows: list[dict[str, Any]]) -> dict[
         "weights": format_bytes(engine.memory.weights),
         "threads": engine.threads,
         "isa": engine.isa,
-        "cpu": _cpu_name(),
+        "cpu": machine.cpu_name(),
         "python": sys.version.split()[0],
         "version": inferno.__version__,
         "date": date.today().isoformat(),
@@ -168,13 +168,3 @@ def _report(engine: Engine, limits: Limits, rows: list[dict[str, Any]]) -> dict[
         "float_macs_per_second": limits.float_macs,
         "results": rows,
     }
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
