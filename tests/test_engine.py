@@ -388,3 +388,21 @@ def test_python_threads_may_all_ask_for_logits_at_once(engine: Engine) -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_chats_without_a_system_message_get_the_engines(stories_gguf: Path) -> None:
+    engine = engines.load(stories_gguf)
+    user = {"role": "user", "content": "Hello"}
+    ours, theirs = ({"role": "system", "content": text} for text in ("Be kind.", "Be brief."))
+
+    def prompt(messages: str | list[dict[str, str]]) -> tuple[int, ...]:
+        session = engine.new_session()
+        _ = engine.chat(messages, session=session, max_tokens=0).text
+        return session.tokens
+
+    plain = prompt([user])
+    engine.system = "Be kind."
+    assert prompt("Hello") == prompt([user]) == prompt([ours, user]) != plain
+    assert prompt([theirs, user]) not in (plain, prompt([user]))
+    engine.system = None
+    assert prompt([user]) == plain

@@ -148,30 +148,26 @@ void Executor::list_phases() {
             continue;
         }
         // Every layer attends over the same positions: one list of units serves them all.
-        if (units_.empty()) {
-            std::vector<SequenceRows> batch;
-            for (const auto* sequence : sequences_) batch.push_back(*sequence);
-            list_attention_units(batch, op);
-        }
+        if (units_.empty()) list_attention_units(op);
         add(op, 0);
         add(op, 1);
         if (splits_apart_) add(op, 2);
     }
 }
 
-void Executor::list_attention_units(const std::vector<SequenceRows>& batch, const Op& op) {
+void Executor::list_attention_units(const Op& op) {
     const int group = op.heads / op.kv_heads, tile_tokens = std::max(1, kUnitRows / group);
     int64_t whole = 0;
-    for (const auto& s : batch) whole += ceil_div(s.count, tile_tokens) * op.kv_heads;
+    for (const auto* s : sequences_) whole += ceil_div(s->count, tile_tokens) * op.kv_heads;
     splits_apart_ = whole < (int64_t)pool_->size() * kChunksPerThread;
     const int padded = (int)round_up(op.head_dim, 16);
     const int64_t state_floats = attention_state_floats(padded), scratch_floats = attention_scratch_floats(padded);
     int64_t used = 0;
-    for (int s = 0, first_row = 0; s < (int)batch.size(); first_row += batch[s].count, ++s)
-        for (int token = 0; token < batch[s].count; token += tile_tokens)
+    for (int s = 0, first_row = 0; s < (int)sequences_.size(); first_row += sequences_[s]->count, ++s)
+        for (int token = 0; token < sequences_[s]->count; token += tile_tokens)
             for (int kv_head = 0; kv_head < op.kv_heads; ++kv_head) {
-                const int tokens = std::min(tile_tokens, batch[s].count - token);
-                const int64_t splits = num_splits(batch[s].cache->length() + token + tokens);
+                const int tokens = std::min(tile_tokens, sequences_[s]->count - token);
+                const int64_t splits = num_splits(sequences_[s]->cache->length() + token + tokens);
                 const int64_t step = splits_apart_ ? 1 : splits;
                 for (int64_t split = 0; split < splits; split += step) {
                     units_.push_back({s, kv_head, first_row + token, tokens, split, split + step, used,

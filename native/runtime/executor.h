@@ -60,7 +60,7 @@ private:
 
     void run_profiled();
     void lay_out(const std::vector<SequenceRows>& batch);
-    void list_attention_units(const std::vector<SequenceRows>& batch, const Op& op);
+    void list_attention_units(const Op& op);
     void list_phases();
     int num_rows_of(bool selected) const { return selected ? num_selected_ : num_rows_; }
     float* row(const Slice& slice, int index);

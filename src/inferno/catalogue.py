@@ -25,7 +25,7 @@ class CatalogueEntry:
     """A named model: the file it becomes in the cache, and the wheel it is taken from.
 
     `sampling` stands in for a generation_config that the file lacks. `system` is the system
-    message of `inferno chat`, where the one in the model's template serves it badly.
+    message of chats that have none, where the one in the model's template serves it badly.
     """
 
     name: str
@@ -56,8 +56,9 @@ CATALOGUE = {
                 bytes=92_871_040,
                 sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
             ),
-            # The model card's own example.
-            sampling={"temperature": 0.2, "top_p": 0.9},
+            # The model card's own example; without the penalty a long answer ends in a loop
+            # (docs/lab-notebook.md).
+            sampling={"temperature": 0.2, "top_p": 0.9, "repetition_penalty": 1.05},
             # With the template's message ("… named SmolLM, trained by Hugging Face") 2 of 30 draws
             # know the capital of France, with an empty one 30 do (docs/lab-notebook.md).
             system="",

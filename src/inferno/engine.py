@@ -68,6 +68,7 @@ class Engine:
         self.threads = threads.size
         self.weight_formats = loaded.formats
         self.load_seconds = 0.0
+        self.system: str | None = None  # the system message of chats that have none
         self.stop_ids = frozenset({*config.eos_token_ids, *tokenizer.eos_ids})
         self.num_tokens = min(config.vocab_size, tokenizer.vocab_size)
         self._loaded = loaded
@@ -135,6 +136,7 @@ class Engine:
             template = ChatTemplate.of_model(checkpoint.chat_template, tokenizer)
             loaded = load_model(checkpoint, pool, weights=weights, context=context, progress=report)
             engine = cls(config, tokenizer, template, loaded, pool, isa)
+            engine.system = entry.system if entry is not None else None
         engine.load_seconds = time.perf_counter() - began
         return engine
 
@@ -172,10 +174,13 @@ class Engine:
         """Answer messages (`[{"role": …, "content": …}]`), or one text as the user's.
 
         `session`: what it has in common with the prompt is not processed again; it then holds
-        the prompt and the reply.
+        the prompt and the reply. Messages without a system message get `Engine.system`, if the
+        catalogue has one for the model; else the template decides.
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
+        if self.system is not None and not _has_system(messages):
+            messages = [{"role": "system", "content": self.system}, *messages]
         ids = self.template.encode(self.tokenizer, messages)
         if session is not None and not isinstance(session, Session):
             raise InvalidOption(f"`session`: expected a Session, found {shown(session)}")
@@ -279,6 +284,13 @@ class Engine:
                     "the vocabulary"
                 )
         return checked
+
+
+def _has_system(messages: object) -> bool:
+    """Tell whether a system message is there, or anything else that the template will refuse."""
+    if not isinstance(messages, (list, tuple)):
+        return True
+    return any(not isinstance(m, Mapping) or m.get("role") == "system" for m in messages)
 
 
 def _refuse(value: object) -> int:

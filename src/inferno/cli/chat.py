@@ -8,12 +8,18 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from inferno.catalogue import CATALOGUE, DEFAULT_MODEL
+from inferno.catalogue import DEFAULT_MODEL
 from inferno.cli import standard_input
 from inferno.cli.conversation import Conversation
 from inferno.cli.flags import Parser, add_engine_flags, add_sampling_flags, sampling_options
 from inferno.cli.loading import load, load_line, print_load_line
-from inferno.cli.reply import answer, cancelled_by_interrupt, stats_line, stream
+from inferno.cli.reply import (
+    answer,
+    cancelled_by_interrupt,
+    silent_keyboard,
+    stats_line,
+    stream,
+)
 from inferno.cli.style import counted, describe_error, dim
 from inferno.errors import ContextFull, InfernoError, InvalidOption
 from inferno.hub import cache_folder
@@ -50,11 +56,7 @@ def main(arguments: list[str]) -> int:
     prompt = options.prompt or _prompt_from_elsewhere()
 
     engine = load(options)
-    entry = CATALOGUE.get(options.model)
-    system: str | None = options.system
-    if system is None and entry is not None:
-        system = entry.system
-    conversation = Conversation(engine, system=system, sampling=sampling)
+    conversation = Conversation(engine, system=options.system, sampling=sampling)
     if prompt:
         print_load_line(engine)
         generation = conversation.reply_to(prompt)
@@ -114,6 +116,8 @@ class Chat:
             if text is None:
                 return
             unsent = ""
+            if text.strip().lower() in ("exit", "quit"):
+                return
             command = _COMMAND.fullmatch(text.strip())
             if command:
                 self._obey(command["name"].lower(), (command["argument"] or "").strip())
@@ -127,7 +131,7 @@ class Chat:
         is_stopped = False
         try:
             generation = self._conversation.reply_to(text)
-            with cancelled_by_interrupt(generation) as interruption:
+            with cancelled_by_interrupt(generation) as interruption, silent_keyboard():
                 for piece in stream(generation):
                     pieces.append(piece)
             is_stopped = interruption.happened
@@ -149,7 +153,9 @@ class Chat:
         elif not reply:
             self._note("(the model had nothing to say)")
         elif generation.finish_reason == "length":
-            self._note("(cut: the reply reached its limit of tokens)")
+            full = self._conversation.used_tokens >= self._engine.context
+            reason = "the context is full; /clear starts anew" if full else "the limit of tokens"
+            self._note(f"(cut: {reason})")
         if self._is_verbose and self._stats is not None and failure is None:
             self._note(stats_line(self._stats))
         return "" if reply or not (failure or is_stopped) else text

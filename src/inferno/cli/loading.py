@@ -75,7 +75,7 @@ class LoadProgress:
             return
         if sys.stderr.isatty():
             self._draw(what, done_bytes, total_bytes)
-        elif what != self._what:
+        elif what != self._what and what != "loading":  # a line for scripts where it takes minutes
             size = f" ({format_bytes(total_bytes)})" if total_bytes else ""
             print(f"{what}{size}", file=sys.stderr, flush=True)
         self._what = what

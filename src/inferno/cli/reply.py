@@ -70,6 +70,26 @@ def cancelled_by_interrupt(generation: Generation) -> Iterator[Interruption]:
         signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
 
+@contextmanager
+def silent_keyboard() -> Iterator[None]:
+    """Keep what is typed meanwhile out of the reply; it waits for the next prompt."""
+    try:
+        import termios
+
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (ImportError, OSError, ValueError):  # no such terminal, or none at all
+        yield
+        return
+    quiet = [*before]
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)  # keys go to the next reader as they are
+    termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
 def stats_dict(stats: Stats) -> dict[str, Any]:
     """Return the figures by name, for JSON."""
     return {name: getattr(stats, name) for name in STATS}
