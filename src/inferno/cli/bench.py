@@ -47,6 +47,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--against-python", metavar="PATH", help="a Python that has it (one is made otherwise)"
     )
+    parser.add_argument("--profile", action="store_true", help="where inferno's time goes")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_engine_flags(parser)
     options = parser.parse(arguments)
@@ -64,6 +65,7 @@ def main(arguments: list[str]) -> int:
 
     from inferno.bench.limits import demand, measure_limits, share
     from inferno.bench.measure import Workload, run
+    from inferno.bench.phases import profile
 
     engine = load(options)
     print_load_line(engine)
@@ -83,6 +85,12 @@ def main(arguments: list[str]) -> int:
             rows.append(row)
             if not options.json:
                 _print_row(row)
+        if options.profile:
+            phases = profile(engine, workload)
+            if options.json:
+                rows[-len(contenders)]["phases"] = phases
+            else:
+                _print_phases(phases)
     if options.json:
         print(json.dumps(_report(engine, limits, rows), indent=1))
     return 0
@@ -147,6 +155,15 @@ def _print_row(row: dict[str, Any]) -> None:
         f"| {row['test']:<14} | {row['engine']:<22} | {rates:>26} | {part:>16} | {times:>7} |",
         flush=True,
     )
+
+
+def _print_phases(phases: dict[str, dict[str, float]]) -> None:
+    for name, phase in phases.items():
+        print(
+            f"|   {name:<38} | {phase['milliseconds']:>16.3f} ms/token | "
+            f"{100 * phase['part']:>10.1f} % |         |"
+            f" waiting {100 * phase['waiting']:.0f} %"
+        )
 
 
 def _report(engine: Engine, limits: Limits, rows: list[dict[str, Any]]) -> dict[str, Any]:
