@@ -17,6 +17,8 @@ constexpr int kChunksPerThread = 8;
 // Query rows a unit of attention: four register groups share each step's keys and values in L1.
 constexpr int kUnitRows = 4 * kMaxGroupRows;
 constexpr int kMaxQueryRows = 512;
+// Columns of an activation that are worth a chunk of their own: some two microseconds.
+constexpr int64_t kColumnsWorthAChunk = 512;
 
 // How a phase is called in a profile.
 const char* phase_name(OpKind kind, int step) {
@@ -219,8 +221,11 @@ int Executor::chunks_of(const Phase& phase) const {
         case OpKind::embed: return row_chunks(num_rows_);
         case OpKind::select: return row_chunks(num_selected_);
         case OpKind::pack:
-        case OpKind::rms_norm:
-        case OpKind::silu_mul: return row_chunks(num_rows_of(plan.packs[op.pack].selected));
+        case OpKind::rms_norm: return row_chunks(num_rows_of(plan.packs[op.pack].selected));
+        case OpKind::silu_mul: {
+            const int rows = num_rows_of(plan.packs[op.pack].selected);
+            return row_chunks(rows) * column_parts(op, rows);
+        }
         case OpKind::linear: {
             if (num_rows_of(plan.packs[op.pack].selected) == 0) return 0;
             const Blocking b = blocking(op);
@@ -264,11 +269,7 @@ void Executor::run(const Phase& phase, int chunk) {
                                   pack_target(op.pack, i));
             });
             break;
-        case OpKind::silu_mul:
-            for_rows_of_chunk(chunk, num_rows_of(plan.packs[op.pack].selected), [&](int i) {
-                kernels_.silu_mul(row(op.input, i), row(op.second, i), op.input.width, pack_target(op.pack, i));
-            });
-            break;
+        case OpKind::silu_mul: silu_mul(op, chunk); break;
         case OpKind::linear: {
             const Blocking b = blocking(op);
             const int64_t pieces = b.panels * b.groups, chunks = chunks_of(phase);
@@ -310,6 +311,26 @@ void Executor::run_linear(const Op& op, int piece) {
     args.out_stride = row_stride(model_->plan().rows[op.output.rows]);
     args.accumulate = op.accumulate;
     kernels_.matmul[(int)m.format](args);
+}
+
+// The exponentials of one row take a single thread longer than it takes to wake the others: rows that are too
+// few for the threads are cut into columns, in whole blocks.
+int Executor::column_parts(const Op& op, int rows) const {
+    if (row_chunks(rows) >= pool_->size()) return 1;
+    return (int)std::clamp<int64_t>(op.input.width / kColumnsWorthAChunk, 1, pool_->size());
+}
+
+void Executor::silu_mul(const Op& op, int chunk) {
+    const PackSpec& spec = model_->plan().packs[op.pack];
+    const int rows = num_rows_of(spec.selected), parts = column_parts(op, rows);
+    const int64_t blocks = ceil_div(spec.columns, kBlock), part = chunk % parts;
+    const int64_t first = blocks * part / parts, last = blocks * (part + 1) / parts;
+    const int64_t offset = first * kBlock, columns = std::min(last * kBlock, spec.columns) - offset;
+    for_rows_of_chunk(chunk / parts, rows, [&](int i) {
+        PackTarget target = pack_target(op.pack, i);
+        target.tile += activation_bytes(spec.kind, target.width, first);
+        kernels_.silu_mul(row(op.input, i) + offset, row(op.second, i) + offset, columns, target);
+    });
 }
 
 void Executor::rotate_and_store(const Op& op, int chunk) {

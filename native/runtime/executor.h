@@ -77,6 +77,8 @@ private:
     int chunks_of(const Phase& phase) const;
     void run(const Phase& phase, int chunk);
     void run_linear(const Op& op, int chunk);
+    int column_parts(const Op& op, int rows) const;
+    void silu_mul(const Op& op, int chunk);
     void rotate_and_store(const Op& op, int chunk);
     void attend(const Op& op, const AttentionUnit& unit);
     void merge(const Op& op, int chunk);

@@ -27,10 +27,7 @@ INFERNO_INLINE void pack_block(PackTarget to, int64_t block, typename Isa::F32 a
     const float scale = !finite ? float_of(kNanBits) : any ? amax / 127.0f : 0.0f;
     const auto inverse = Isa::splat(any ? 127.0f / amax : 0.0f);
     if (!finite) a = Isa::zero(), b = Isa::zero();
-    Isa::store_rounded(q, Isa::mul(a, inverse));
-    Isa::store_rounded(q + 16, Isa::mul(b, inverse));
-    int32_t sum = 0;
-    for (int i = 0; i < kBlock; ++i) sum += q[i];
+    const int32_t sum = Isa::store_rounded(q, Isa::mul(a, inverse), Isa::mul(b, inverse));
     const int32_t bias = -8 * sum;
     const float scaled_sum = scale * (float)sum;
     uint8_t* facts = base + to.width * kBlock + to.slot * 4;

@@ -180,13 +180,19 @@ struct Avx2 {
     }
     INFERNO_INLINE F32 byte_total(ByteSum sum) { return {_mm256_cvtepi32_ps(sum.lo), _mm256_cvtepi32_ps(sum.hi)}; }
 
-    // Round 16 floats to the nearest integers, ties to even, and store them as int8 (|x| <= 127.5).
-    INFERNO_INLINE void store_rounded(int8_t* p, F32 x) {
-        const __m256i lo = _mm256_cvtps_epi32(x.lo), hi = _mm256_cvtps_epi32(x.hi);
-        // packs works on 128-bit halves: {lo0..3 hi0..3 | lo4..7 hi4..7} -> put quarters in order.
-        const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(lo, hi), 0xD8);
-        const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-        _mm_storeu_si128((__m128i*)p, bytes);
+    // Round 32 floats to the nearest integers, ties to even (|x| <= 127.5); store them as int8 and return
+    // their sum.
+    INFERNO_INLINE int32_t store_rounded(int8_t* p, F32 a, F32 b) {
+        const __m256i a0 = _mm256_cvtps_epi32(a.lo), a1 = _mm256_cvtps_epi32(a.hi);
+        const __m256i b0 = _mm256_cvtps_epi32(b.lo), b1 = _mm256_cvtps_epi32(b.hi);
+        // packs works on 128-bit halves: the quarters come out as {a0 a1 b0 b1} of the lower halves, then of
+        // the upper ones; the permutation puts them in order.
+        const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a0, a1), _mm256_packs_epi32(b0, b1));
+        _mm256_storeu_si256((__m256i*)p, _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
+        const __m256i s8 = _mm256_add_epi32(_mm256_add_epi32(a0, a1), _mm256_add_epi32(b0, b1));
+        const __m128i s4 = _mm_add_epi32(_mm256_castsi256_si128(s8), _mm256_extracti128_si256(s8, 1));
+        const __m128i s2 = _mm_add_epi32(s4, _mm_shuffle_epi32(s4, 0x4E));
+        return _mm_cvtsi128_si32(_mm_add_epi32(s2, _mm_shuffle_epi32(s2, 0xB1)));
     }
     INFERNO_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 };

@@ -117,9 +117,17 @@ struct Avx512Vnni {
     INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, Four x) { sum = _mm512_dpbusd_epi32(sum, w, x); }
     INFERNO_INLINE F32 byte_total(ByteSum sum) { return _mm512_cvtepi32_ps(sum); }
 
-    // Round 16 floats to the nearest integers, ties to even, and store them as int8 (|x| <= 127.5).
-    INFERNO_INLINE void store_rounded(int8_t* p, F32 x) {
-        _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
+    // Round 32 floats to the nearest integers, ties to even (|x| <= 127.5); store them as int8 and return
+    // their sum.
+    INFERNO_INLINE int32_t store_rounded(int8_t* p, F32 a, F32 b) {
+        const __m512i x = _mm512_cvtps_epi32(a), y = _mm512_cvtps_epi32(b);
+        _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(x));
+        _mm_storeu_si128((__m128i*)(p + 16), _mm512_cvtsepi32_epi8(y));
+        const __m512i s16 = _mm512_add_epi32(x, y);
+        const __m256i s8 = _mm256_add_epi32(_mm512_castsi512_si256(s16), _mm512_extracti64x4_epi64(s16, 1));
+        const __m128i s4 = _mm_add_epi32(_mm256_castsi256_si128(s8), _mm256_extracti128_si256(s8, 1));
+        const __m128i s2 = _mm_add_epi32(s4, _mm_shuffle_epi32(s4, 0x4E));
+        return _mm_cvtsi128_si32(_mm_add_epi32(s2, _mm_shuffle_epi32(s2, 0xB1)));
     }
     INFERNO_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 };

@@ -149,8 +149,13 @@ struct Scalar {
     INFERNO_INLINE F32 byte_total(ByteSum sum) { return nibble_total(sum, 0); }
 
     // The default rounding mode is to nearest, ties to even.
-    INFERNO_INLINE void store_rounded(int8_t* p, F32 x) {
-        for (int i = 0; i < kLanes; ++i) p[i] = (int8_t)std::nearbyint(x.lane[i]);
+    INFERNO_INLINE int32_t store_rounded(int8_t* p, F32 a, F32 b) {
+        int32_t sum = 0;
+        for (int i = 0; i < kLanes; ++i) {
+            sum += p[i] = (int8_t)std::nearbyint(a.lane[i]);
+            sum += p[i + kLanes] = (int8_t)std::nearbyint(b.lane[i]);
+        }
+        return sum;
     }
     INFERNO_INLINE void prefetch(const void*) {}
 };
