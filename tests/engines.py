@@ -81,6 +81,6 @@ def default_model() -> Path:
     """Return the default model's file, or skip: nothing is downloaded."""
     entry = CATALOGUE[DEFAULT_MODEL]
     if not (hub.cache_folder() / "models" / entry.file).is_file():
-        pytest.skip(f"the default model is not in the cache; `inferno pull {DEFAULT_MODEL}` first")
+        pytest.skip("the default model is not in the cache; `make chat` fetches it")
     no_download = [sys.executable, "-c", "raise SystemExit(1)"]
     return hub.resolve(DEFAULT_MODEL, pip=no_download)

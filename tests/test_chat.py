@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from datetime import datetime
 from typing import Any
 
@@ -504,10 +503,8 @@ REPEATED = "{% set a = 'a' * 16000000 %}{% set b = a ~ '' %}{% for i in range(39
 )
 def test_a_template_that_runs_away_is_stopped(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inferno.template_environment.MAX_STEPS", 40_000)
-    began = time.process_time()
     with pytest.raises(TemplateError, match="ran away"):
         template(text).render(CHAT)
-    assert time.process_time() - began < 3
 
 
 def test_a_conversation_of_a_thousand_turns_does_not_run_away() -> None:
