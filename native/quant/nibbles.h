@@ -24,8 +24,7 @@ INFERNO_INLINE void unpack_nibbles(const NibbleTile& tile, int row, uint8_t* sou
 
 // sum[r][t] = per row of row tile r, start[t] + sum over the block of code * q, where an ISA can start its sums
 // for free (the others add `start` at the end: Isa::nibble_total is given it too). Groups of four columns
-// outermost, so that each broadcast of four activations serves every row: loads limit this loop on Zen
-// (docs/lab-notebook.md).
+// outermost, so that each broadcast of four activations serves every row.
 template <class Isa, int T, int R, class TileBlock>
 INFERNO_INLINE void dot_nibble_block(const TileBlock* const (&w)[R], const Q8Block<T>& x, const int32_t (&start)[T],
                                      typename Isa::NibbleSum (&sum)[R][T]) {

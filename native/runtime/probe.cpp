@@ -35,7 +35,7 @@ MachineLimits probe_machine(ThreadPool& pool, const KernelTable& kernels) {
     std::atomic<float> sink{0.0f};
     Buffer buffer((size_t)kReadBytes + 4096);
     constexpr int64_t chunk_bytes = kReadBytes / kReadChunks;
-    // Random bits: a buffer of one value can be compressed on the way (measured: 90 against 20 GB/s).
+    // Random bits: a buffer of one value could be compressed on the way.
     pool.parallel_for(kReadChunks, [&](int chunk) {
         uint64_t state = 0x9E3779B97F4A7C15u * (uint64_t)(chunk + 1);
         auto* words = (uint64_t*)(buffer.data() + chunk * chunk_bytes);

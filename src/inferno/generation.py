@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -181,12 +181,12 @@ class Generation:
                 break
             piece = stream.push(token)
             reason = "stop" if stream.stopped else None
-            self._count(prompt_tokens, prefilled)
+            self._count(prefilled)
             if piece:
                 yield piece
         self._finish_reason = reason
         rest = stream.finish()
-        self._count(prompt_tokens, prefilled)
+        self._count(prefilled)
         if rest:
             yield rest
 
@@ -256,12 +256,9 @@ class Generation:
         sampler.accept(np.array(self._session._tokens, dtype=np.int32), False)
         return sampler
 
-    def _count(self, prompt_tokens: int, prefilled: float) -> None:
-        s = self._stats
-        self._stats = Stats(
-            prompt_tokens,
-            s.cached_tokens,
-            len(self._tokens),
-            s.prefill_seconds,
-            time.perf_counter() - prefilled,
+    def _count(self, prefilled: float) -> None:
+        self._stats = replace(
+            self._stats,
+            generated_tokens=len(self._tokens),
+            decode_seconds=time.perf_counter() - prefilled,
         )

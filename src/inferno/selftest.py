@@ -11,6 +11,7 @@ import os
 import numpy as np
 
 from inferno import _native
+from inferno.loading import PACKED_FORMATS
 
 # Uneven on purpose: a vocabulary and a head that end within a tile, a tail of tokens in each
 # register tile, more positions than one step of the softmax. Blocks want widths in 32s.
@@ -40,7 +41,8 @@ def _logits(isa: str, format: str) -> np.ndarray:
     draw = np.random.default_rng(7)
     q, kv = _HEADS * _HEAD_DIM, _KV_HEADS * _HEAD_DIM
     plan = _native.Plan(_VOCAB, 1, _KV_HEADS, _HEAD_DIM)
-    kind = {name: activation for name, activation, *_ in _native.formats()}[format]
+    facts = PACKED_FORMATS[format]
+    kind = facts.activation
     shapes = [(_VOCAB, _HIDDEN), (q + 2 * kv, _HIDDEN), (_HIDDEN, q), (2 * _FFN, _HIDDEN),
               (_HIDDEN, _FFN)]  # fmt: skip
     embedding, qkv, o, gate_up, down = (
@@ -74,20 +76,15 @@ def _logits(isa: str, format: str) -> np.ndarray:
     plan.op("rms_norm", input=(picked, 0, _HIDDEN), pack=last, vector=norm, epsilon=1e-5)
     plan.op("linear", pack=last, matrix=embedding, output=(logits, 0, _VOCAB))
     model = _native.Model(plan)
-    encodes = {name: can for name, *_, can in _native.formats()}[format]
     for number, (rows, columns) in enumerate(shapes):
-        if encodes:
+        if facts.encodes:
             weights = draw.standard_normal((rows, columns), dtype=np.float32)
             model.pack(pool, number, 0, rows, "f32", weights.reshape(-1).view(np.uint8))
         else:  # random codes, scales and minima of a quarter
-            blocks = draw.integers(0, 256, (rows * columns // 32, _block_bytes(format)), np.uint8)
+            blocks = draw.integers(0, 256, (rows * columns // 32, facts.block_bytes), np.uint8)
             blocks[:, :4] = np.array([0.25, -0.25], "<f2").view(np.uint8)
             model.pack(pool, number, 0, rows, format, blocks.reshape(-1))
     cache = _native.KvCache(_native.PagePool(1, _KV_HEADS, _HEAD_DIM))
     executor = _native.Executor(model, pool, isa)
     ids = draw.integers(0, _VOCAB, _TOKENS).astype(np.int32)
     return executor.forward([(cache, ids, "all")])
-
-
-def _block_bytes(format: str) -> int:
-    return next(size for name, _, size, *_ in _native.formats() if name == format)

@@ -17,7 +17,7 @@ namespace inferno {
 struct Avx2 {
     static constexpr const char* kName = "avx2";
     // Tokens a register tile holds: 8 int16 sums (2 halves x 4 tokens) + 4 unpacked weights
-    // + 2 broadcasts + mask + scratch fill the 16 registers (4 beats 3 and 5: docs/lab-notebook.md).
+    // + 2 broadcasts + mask + scratch fill the 16 registers (more gains nothing: docs/lab-notebook.md).
     static constexpr int kTokens = 4;
     static constexpr int kTiles = 1;
 
