@@ -125,25 +125,30 @@ bool ThreadPool::take_chunk() {
     if (next_of(ticket) >= count_of(ticket)) return false;
     ticket = ticket_.fetch_add(1, std::memory_order_acq_rel);
     if (next_of(ticket) >= count_of(ticket)) return false;
-    if (!failed_.load(std::memory_order_relaxed)) {
-        try {
-            (*body_)((int)(sequence_of(ticket) - first_sequence_), next_of(ticket));
-        } catch (...) {
-            const std::lock_guard lock(failure_mutex_);
-            if (!failed_.exchange(true)) failure_ = std::current_exception();
-        }
-    }
+    const int phase = (int)(sequence_of(ticket) - first_sequence_);
+    run_chunk(phase, next_of(ticket));
     if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_of(ticket)) {
         done_.store(0, std::memory_order_relaxed);
-        open_phase((int)(sequence_of(ticket) - first_sequence_) + 1);
+        open_phase(phase + 1);
     }
     return true;
 }
 
-// Publish the ticket of the next phase that has chunks, or end the job.
+void ThreadPool::run_chunk(int phase, int chunk) {
+    if (failed_.load(std::memory_order_relaxed)) return;
+    try {
+        (*body_)(phase, chunk);
+    } catch (...) {
+        const std::lock_guard lock(failure_mutex_);
+        if (!failed_.exchange(true)) failure_ = std::current_exception();
+    }
+}
+
+// Run phases of a single chunk here and now; publish the ticket of the next one that has more, or end the job.
 void ThreadPool::open_phase(int phase) {
     const int phases = (int)counts_->size();
-    while (phase < phases && (*counts_)[phase] == 0) ++phase;
+    for (; phase < phases && (*counts_)[phase] <= 1; ++phase)
+        if ((*counts_)[phase] == 1) run_chunk(phase, 0);
     const int count = phase < phases ? (*counts_)[phase] : 0;
     ticket_.store(make_ticket(first_sequence_ + phase, count), std::memory_order_release);
     if (phase == phases) running_.store(false, std::memory_order_release);
@@ -162,9 +167,10 @@ void ThreadPool::run(const std::vector<int>& counts, const std::function<void(in
     first_sequence_ = sequence_of(ticket_.load()) + 1;
     failed_.store(false);
     running_.store(true);
-    open_phase(0);
+    // Before the first phase, which the caller may have to itself: waking takes longer than it does.
     jobs_.fetch_add(1);
     if (parked_.load() > 0) jobs_.notify_all();
+    open_phase(0);
     Patience patience;
     while (running_.load(std::memory_order_acquire)) {
         if (take_chunk())

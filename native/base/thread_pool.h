@@ -3,7 +3,8 @@
 // A job is a list of phases; a phase is a number of chunks; a phase starts when every chunk of the one
 // before it is done. Chunks are claimed from one atomic ticket, so fast cores take more, and a phase
 // waits for its chunks and not for threads: a worker that the system has put aside between two chunks
-// holds nobody up. The caller works too. Workers spin for a moment, then yield, then park.
+// holds nobody up. A phase of one chunk is run by whoever finishes the one before it, and is nobody's wait.
+// The caller works too. Workers spin for a moment, then yield, then park.
 //
 //   ticket = sequence:32 | count:16 | next:16      `sequence` numbers all phases of all jobs
 //
@@ -51,6 +52,7 @@ private:
     static int current_process();
     void work(std::stop_token stop);
     bool take_chunk();  // false: nothing to claim right now
+    void run_chunk(int phase, int chunk);
     void open_phase(int phase);
     void stop();
     void run_inline(const std::vector<int>& counts, const std::function<void(int, int)>& body);
