@@ -152,7 +152,7 @@ Rows attention(const std::string& isa, const FloatTensor& q, const FloatTensor& 
             }
             const int64_t splits = ceil_div(positions - tokens + first + count, kSplit);
             std::vector<float> state((size_t)(rows * stride)), part(state.size());
-            std::vector<float> scratch((size_t)attention_scratch_floats(padded));
+            std::vector<float> scratch((size_t)attention_scratch_floats(rows, padded));
             AttentionArgs args{queries.data(),
                                rows,
                                group,

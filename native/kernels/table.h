@@ -41,22 +41,21 @@ struct AttentionArgs {
     // States of the softmax, merged over the splits visited: (rows, head_dim_padded + 16) floats each,
     // value sums first, then the running maximum and the running sum.
     float* state;
-    float* scratch;  // attention_scratch_floats(head_dim_padded)
+    float* scratch;  // attention_scratch_floats(rows, head_dim_padded): the states of a split, the queries
 };
 
 constexpr int kPagePositions = 64;  // positions a page of the KV cache, and a step of the online softmax
 constexpr int kSplit = 512;         // positions after which the softmax starts afresh and is merged
 constexpr int kKeyGroup = 16;       // positions side by side in a page's keys: one virtual lane each
 
-// Rows that share a load of keys and values: six rows by 16 lanes are 12 accumulators, two registers of
-// keys and one broadcast on AVX2.
-constexpr int kMaxGroupRows = 6;
+// Rows that share a load of keys and values, at most: each instruction set has its own number (kGroupRows).
+constexpr int kMaxGroupRows = 12;
 
 constexpr int kProbeChains = 4;  // of 16 lanes, eight registers on AVX2: two multipliers of latency four
 
 INFERNO_INLINE int64_t attention_state_floats(int head_dim_padded) { return head_dim_padded + 16; }
-INFERNO_INLINE int64_t attention_scratch_floats(int head_dim_padded) {
-    return kMaxGroupRows * attention_state_floats(head_dim_padded);
+INFERNO_INLINE int64_t attention_scratch_floats(int rows, int head_dim_padded) {
+    return rows * (attention_state_floats(head_dim_padded) + head_dim_padded);
 }
 
 struct KernelTable {

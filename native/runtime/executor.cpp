@@ -14,8 +14,8 @@ namespace {
 constexpr int64_t kPanelBytes = 128 << 10, kGroupBytes = 128 << 10;
 // Chunks a thread, so that a thread that is slower, or put aside, leaves little to wait for.
 constexpr int kChunksPerThread = 8;
-// Query rows a unit of attention: four register groups share each step's keys and values in L1.
-constexpr int kUnitRows = 4 * kMaxGroupRows;
+// Query rows a unit of attention: two to four register groups share a split's keys and values in L2.
+constexpr int kUnitRows = 24;
 constexpr int kMaxQueryRows = 512;
 // Columns of an activation that are worth a chunk of their own: some two microseconds.
 constexpr int64_t kColumnsWorthAChunk = 512;
@@ -163,18 +163,19 @@ void Executor::list_attention_units(const Op& op) {
     for (const auto* s : sequences_) whole += ceil_div(s->count, tile_tokens) * op.kv_heads;
     splits_apart_ = whole < (int64_t)pool_->size() * kChunksPerThread;
     const int padded = (int)round_up(op.head_dim, 16);
-    const int64_t state_floats = attention_state_floats(padded), scratch_floats = attention_scratch_floats(padded);
+    const int64_t state_floats = attention_state_floats(padded);
     int64_t used = 0;
     for (int s = 0, first_row = 0; s < (int)sequences_.size(); first_row += sequences_[s]->count, ++s)
         for (int token = 0; token < sequences_[s]->count; token += tile_tokens)
             for (int kv_head = 0; kv_head < op.kv_heads; ++kv_head) {
                 const int tokens = std::min(tile_tokens, sequences_[s]->count - token);
+                const int64_t unit_floats = tokens * group * state_floats;
                 const int64_t splits = num_splits(sequences_[s]->cache->length() + token + tokens);
                 const int64_t step = splits_apart_ ? 1 : splits;
                 for (int64_t split = 0; split < splits; split += step) {
-                    units_.push_back({s, kv_head, first_row + token, tokens, split, split + step, used,
-                                      used + tokens * group * state_floats});
-                    used += tokens * group * state_floats + scratch_floats;
+                    units_.push_back(
+                        {s, kv_head, first_row + token, tokens, split, split + step, used, used + unit_floats});
+                    used += unit_floats + attention_scratch_floats(tokens * group, padded);
                 }
             }
     states_.reserve((size_t)used * sizeof(float));

@@ -36,34 +36,36 @@ void store_kv(const float* k, const float* v, int head_dim, int padded, int posi
     }
 }
 
-// scores[r][16] = q_r . k for 16 positions, R rows.
+// scores[r][16] = q_r . k for 16 positions, R rows; queries (head_dim, R).
 template <class Isa, int R>
-void score_rows(const float* const* q, const f16* keys, int head_dim, float scale, float* scores) {
+void score_rows(const float* queries, const f16* keys, int head_dim, float scale, float* scores, int64_t ahead) {
     typename Isa::F32 acc[R];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < R; ++r) acc[r] = Isa::zero();
     for (int d = 0; d < head_dim; ++d) {
+        Isa::prefetch((const uint8_t*)(keys + d * kKeyGroup) + ahead);
         const auto k = Isa::load_f16(keys + d * kKeyGroup);
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) acc[r] = Isa::fma(Isa::splat(q[r][d]), k, acc[r]);
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) acc[r] = Isa::fma(Isa::splat(queries[d * R + r]), k, acc[r]);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < R; ++r) Isa::store(scores + r * kPagePositions, Isa::mul(acc[r], Isa::splat(scale)));
 }
 
 // acc[r][16 dims] = acc * factor_r + sum over positions of p_r * v, R rows.
 template <class Isa, int R>
 void add_values(const float* weights, const float* factors, const f16* values, int positions, int stride, float* acc,
-                int64_t acc_stride) {
+                int64_t acc_stride, int64_t ahead) {
     typename Isa::F32 sum[R];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < R; ++r) sum[r] = Isa::mul(Isa::load(acc + r * acc_stride), Isa::splat(factors[r]));
     for (int p = 0; p < positions; ++p) {
+        Isa::prefetch((const uint8_t*)(values + (int64_t)p * stride) + ahead);
         const auto v = Isa::load_f16(values + (int64_t)p * stride);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int r = 0; r < R; ++r) sum[r] = Isa::fma(Isa::splat(weights[r * kPagePositions + p]), v, sum[r]);
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < R; ++r) Isa::store(acc + r * acc_stride, sum[r]);
 }
 
@@ -93,7 +95,7 @@ INFERNO_INLINE void soften(float* scores, int positions, const int* visible, flo
         shrink[r] = s[0] - maxima[r];
         s[0] = maximum;
     }
-    for (int r = R; r < 16; ++r) shrink[r] = 0.0f;
+    for (int r = R; r < 16; ++r) shrink[r] = 0.0f;      // R <= kMaxGroupRows
     Isa::store(shrink, exp16<Isa>(Isa::load(shrink)));  // 1, exactly, where the maximum stands
     for (int r = 0; r < R; ++r) {
         float* row = scores + r * kPagePositions;
@@ -109,21 +111,25 @@ INFERNO_INLINE void soften(float* scores, int positions, const int* visible, flo
     }
 }
 
+// One step for R rows. `ahead` leads from a place in this page to the same place in the next step's, which no
+// hardware could guess: it is fetched meanwhile, at the pace of the arithmetic.
 template <class Isa, int R>
-INFERNO_INLINE void attend_group(const AttentionArgs& a, int rows, const float* const* q, const uint8_t* page,
-                                 int positions, const int* visible, float* state, float* scores) {
+INFERNO_INLINE void attend_step(const AttentionArgs& a, int rows, const float* queries, const uint8_t* page,
+                                const int* visible, float* state, int64_t ahead) {
     if constexpr (R > 1) {
-        if (rows < R) return attend_group<Isa, R - 1>(a, rows, q, page, positions, visible, state, scores);
+        if (rows < R) return attend_step<Isa, R - 1>(a, rows, queries, page, visible, state, ahead);
     }
     const f16* keys = (const f16*)page;
     const f16* values = keys + (int64_t)kPagePositions * a.head_dim_padded;
     const int64_t stride = attention_state_floats(a.head_dim_padded);
+    const int positions = visible[R - 1];
+    alignas(64) float scores[R * kPagePositions];
     float factors[R];
     for (int p = 0; p < positions; p += kKeyGroup)
-        score_rows<Isa, R>(q, keys + (int64_t)p * a.head_dim_padded, a.head_dim, a.scale, scores + p);
+        score_rows<Isa, R>(queries, keys + (int64_t)p * a.head_dim_padded, a.head_dim, a.scale, scores + p, ahead);
     soften<Isa, R>(scores, positions, visible, state, stride, a.head_dim_padded, factors);
     for (int d = 0; d < a.head_dim_padded; d += 16)
-        add_values<Isa, R>(scores, factors, values + d, positions, a.head_dim_padded, state + d, stride);
+        add_values<Isa, R>(scores, factors, values + d, positions, a.head_dim_padded, state + d, stride, ahead);
 }
 
 template <class Isa>
@@ -162,30 +168,38 @@ void finish_state(const float* state, int head_dim, int padded, float* out) {
 template <class Isa>
 void attention(const AttentionArgs& a) {
     const int64_t stride = attention_state_floats(a.head_dim_padded);
-    const int groups = (a.rows + kMaxGroupRows - 1) / kMaxGroupRows;
-    alignas(64) float scores[kMaxGroupRows * kPagePositions];
-    for (int g = 0, first = 0, rows; g < groups; ++g, first += rows) {
-        rows = (a.rows - first) / (groups - g);  // groups of even size
-        float* const state = a.state + first * stride;
-        const int64_t end = a.first_position + (first + rows - 1) / a.group + 1;  // of the last row
-        for (int64_t split = a.first_split; split < a.last_split; ++split) {
-            // The first split visited fills the state itself: merging into an empty one is a copy.
-            float* const current = split == a.first_split ? state : a.scratch;
-            for (int r = 0; r < rows; ++r) clear_state<Isa>(current + r * stride, a.head_dim_padded);
-            for (int64_t base = split * kSplit; base < (split + 1) * kSplit && base < end; base += kPagePositions) {
+    const int groups = (a.rows + Isa::kGroupRows - 1) / Isa::kGroupRows;
+    const auto first_row = [&](int group) { return a.rows * group / groups; };  // groups of even size
+    float* const queries = a.scratch + a.rows * stride;                         // (head_dim, rows of the group) each
+    for (int g = 0; g < groups; ++g) {
+        const int first = first_row(g), rows = first_row(g + 1) - first;
+        for (int r = 0; r < rows; ++r)
+            for (int d = 0; d < a.head_dim; ++d) queries[first * a.head_dim + d * rows + r] = a.queries[first + r][d];
+    }
+    const int64_t end = a.first_position + (a.rows - 1) / a.group + 1;  // of the last row
+    for (int64_t split = a.first_split; split < a.last_split; ++split) {
+        // The first split visited fills the state itself: merging into an empty one is a copy.
+        float* const state = split == a.first_split ? a.state : a.scratch;
+        for (int r = 0; r < a.rows; ++r) clear_state<Isa>(state + r * stride, a.head_dim_padded);
+        const int64_t last = end < (split + 1) * kSplit ? end : (split + 1) * kSplit;
+        for (int64_t base = split * kSplit; base < last; base += kPagePositions) {
+            const uint8_t* const page = a.pages[base / kPagePositions] + a.page_offset;
+            const bool more = base + kPagePositions < (last < end && split + 1 < a.last_split ? end : last);
+            const int64_t ahead = more ? a.pages[base / kPagePositions + 1] + a.page_offset - page : 0;
+            for (int g = 0; g < groups; ++g) {
+                const int first = first_row(g), rows = first_row(g + 1) - first;
                 int visible[kMaxGroupRows];
                 for (int r = 0; r < rows; ++r) {
                     const int64_t v = a.first_position + (first + r) / a.group + 1 - base;
                     visible[r] = (int)(v < 0 ? 0 : v > kPagePositions ? kPagePositions : v);
                 }
-                attend_group<Isa, kMaxGroupRows>(a, rows, a.queries + first,
-                                                 a.pages[base / kPagePositions] + a.page_offset, visible[rows - 1],
-                                                 visible, current, scores);
+                if (visible[rows - 1] == 0) continue;
+                attend_step<Isa, Isa::kGroupRows>(a, rows, queries + first * a.head_dim, page, visible,
+                                                  state + first * stride, g == 0 ? ahead : 0);
             }
-            if (current != state)
-                for (int r = 0; r < rows; ++r)
-                    merge_states<Isa>(state + r * stride, current + r * stride, a.head_dim_padded);
         }
+        if (state == a.state) continue;
+        for (int r = 0; r < a.rows; ++r) merge_states<Isa>(a.state + r * stride, state + r * stride, a.head_dim_padded);
     }
 }
 

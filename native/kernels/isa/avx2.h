@@ -20,6 +20,9 @@ struct Avx2 {
     // + 2 broadcasts + mask + scratch fill the 16 registers (more gains nothing: docs/lab-notebook.md).
     static constexpr int kTokens = 4;
     static constexpr int kTiles = 1;
+    // Rows of attention side by side: six by 16 lanes are 12 accumulators, two registers of keys and one
+    // broadcast.
+    static constexpr int kGroupRows = 6;
 
     // ---- f32, 16 lanes -------------------------------------------------------------------------
     struct F32 {

@@ -13,6 +13,8 @@ struct Avx512Vnni {
     // sharing broadcasts between two row tiles gains 4 % (docs/lab-notebook.md).
     static constexpr int kTokens = 8;
     static constexpr int kTiles = 2;
+    // Rows of attention side by side: of 32 registers, 12 are accumulators; four would hide the latency.
+    static constexpr int kGroupRows = 12;
 
     // ---- f32, 16 lanes -------------------------------------------------------------------------
     using F32 = __m512;

@@ -10,6 +10,8 @@ struct Scalar {
     static constexpr const char* kName = "scalar";
     static constexpr int kTokens = 4;
     static constexpr int kTiles = 1;
+    // Rows of attention side by side.
+    static constexpr int kGroupRows = 1;
     static constexpr int kLanes = 16;
 
     // ---- f32, 16 lanes -------------------------------------------------------------------------
