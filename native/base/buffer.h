@@ -58,7 +58,9 @@ public:
 
     // At least `bytes` of storage; the contents are lost when it grows.
     void reserve(size_t bytes) {
-        if (bytes > size_) *this = Buffer(bytes);
+        if (bytes <= size_) return;
+        *this = Buffer();  // before the new one is asked for
+        *this = Buffer(bytes);
     }
 
 private:

@@ -10,15 +10,23 @@ namespace inferno {
 namespace {
 
 // A panel of weights and a group of activations stay in L2 together: 128 KB each fit the 256 KB of the
-// smallest L2 that AVX2 machines have.
+// smallest L2 that AVX2 machines have. A single tile of tokens reads its weights once, and wants long panels.
 constexpr int64_t kPanelBytes = 128 << 10, kGroupBytes = 128 << 10;
-// Chunks a thread, so that a thread that is slower, or put aside, leaves little to wait for.
-constexpr int kChunksPerThread = 8;
+constexpr int kGroupTokens = 64;
+// Chunks a thread, at least: a thread that is slower, or put aside, leaves half of its share to others. With
+// one token each chunk begins a stream from memory, which costs a microsecond: eight a thread instead of two
+// cost SmolLM2 a sixth of its decode rate (docs/lab-notebook.md).
+constexpr int kChunksPerThread = 2;
 // Query rows a unit of attention: two to four register groups share a split's keys and values in L2.
 constexpr int kUnitRows = 24;
 constexpr int kMaxQueryRows = 512;
 // Columns of an activation that are worth a chunk of their own: some two microseconds.
 constexpr int64_t kColumnsWorthAChunk = 512;
+
+// Row tiles of gates, and as many of ups, that a panel activates: with kGroupTokens, 32 KB to stay in L1 or L2.
+constexpr int64_t kGatedTiles = 4;
+// Row tiles that fill a block of activations.
+constexpr int64_t kBlockTiles = kBlock / kTileRows;
 
 // How a phase is called in a profile.
 const char* phase_name(OpKind kind, int step) {
@@ -38,6 +46,13 @@ int64_t row_stride(const RowsSpec& spec) { return round_up(spec.columns, kBlock)
 
 int64_t num_splits(int64_t positions) { return ceil_div(positions, kSplit); }
 
+// Memory of the thread that calls, for the length of a chunk.
+float* workspace(int64_t floats) {
+    thread_local Buffer buffer;
+    buffer.reserve((size_t)floats * sizeof(float));
+    return buffer.as<float>();
+}
+
 }  // namespace
 
 Executor::Executor(std::shared_ptr<const Model> model, std::shared_ptr<ThreadPool> pool, const KernelTable& kernels)
@@ -48,6 +63,28 @@ Executor::Executor(std::shared_ptr<const Model> model, std::shared_ptr<ThreadPoo
       packs_(model_->plan().packs.size()) {
     for (const Op& op : model_->plan().ops)
         if (op.kind == OpKind::attention) check(op.heads / op.kv_heads <= kMaxQueryRows, "heads a key/value head");
+    find_gated();
+}
+
+// Row buffers of which one half is always activated and multiplied by the other right after a product has
+// filled both: the two operations become one phase, and the buffer is never needed.
+void Executor::find_gated() {
+    const Plan& plan = model_->plan();
+    std::vector<int> touched(plan.rows.size()), paired(plan.rows.size());
+    for (size_t i = 0; i < plan.ops.size(); ++i) {
+        const Op& op = plan.ops[i];
+        for (const Slice* s : {&op.input, &op.second, &op.third, &op.output})
+            if (s->rows >= 0) ++touched[s->rows];
+        if (op.kind != OpKind::linear || op.accumulate || i + 1 == plan.ops.size()) continue;
+        const Op& next = plan.ops[i + 1];
+        const int64_t half = op.output.width / 2, offset = op.output.offset;
+        if (next.kind == OpKind::silu_mul && next.input.rows == op.output.rows && next.second.rows == op.output.rows &&
+            next.input.width == half && next.input.offset == offset && next.second.offset == offset + half &&
+            half % kBlock == 0)
+            paired[op.output.rows] += 3;
+    }
+    for (size_t rows = 0; rows < touched.size(); ++rows)
+        is_gated_.push_back(touched[rows] > 0 && touched[rows] == paired[rows]);
 }
 
 int64_t Executor::scratch_bytes() const {
@@ -95,7 +132,8 @@ void Executor::forward(const std::vector<SequenceRows>& batch, const std::functi
 
 void Executor::run_profiled() {
     std::vector<const char*> names;
-    for (const Phase& phase : phases_) names.push_back(phase_name(phase.op->kind, phase.step));
+    for (const Phase& phase : phases_)
+        names.push_back(phase.activate ? "gated linear" : phase_name(phase.op->kind, phase.step));
     profile.begin(phases_.size());
     pool_->run(counts_, [this](int phase, int chunk) { profile.time(phase, [&] { run(phases_[phase], chunk); }); });
     profile.end(names);
@@ -123,6 +161,7 @@ void Executor::lay_out(const std::vector<SequenceRows>& batch) {
     num_selected_ = (int)selected_.size();
     for (size_t i = 0; i < rows_.size(); ++i) {
         const auto& spec = plan.rows[i];
+        if (is_gated_[i]) continue;
         // A block of slack: kernels read whole vectors of lanes at a row's end.
         const int64_t floats = num_rows_of(spec.selected) * row_stride(spec) + kBlock;
         rows_[i].reserve((size_t)floats * sizeof(float));
@@ -140,11 +179,16 @@ void Executor::list_phases() {
     phases_.clear();
     counts_.clear();
     units_.clear();
-    const auto add = [&](const Op& op, int step) {
-        phases_.push_back({&op, step});
+    const auto add = [&](const Op& op, int step, const Op* activate = nullptr) {
+        phases_.push_back({&op, step, activate});
         counts_.push_back(chunks_of(phases_.back()));
     };
-    for (const Op& op : plan.ops) {
+    for (size_t i = 0; i < plan.ops.size(); ++i) {
+        const Op& op = plan.ops[i];
+        if (op.kind == OpKind::linear && is_gated_[op.output.rows]) {
+            add(op, 0, &plan.ops[++i]);
+            continue;
+        }
         if (op.kind != OpKind::attention) {
             add(op, 0);
             continue;
@@ -173,9 +217,8 @@ void Executor::list_attention_units(const Op& op) {
                 const int64_t splits = num_splits(sequences_[s]->cache->length() + token + tokens);
                 const int64_t step = splits_apart_ ? 1 : splits;
                 for (int64_t split = 0; split < splits; split += step) {
-                    units_.push_back(
-                        {s, kv_head, first_row + token, tokens, split, split + step, used, used + unit_floats});
-                    used += unit_floats + attention_scratch_floats(tokens * group, padded);
+                    units_.push_back({s, kv_head, first_row + token, tokens, split, split + step, used});
+                    if (splits_apart_) used += unit_floats;
                 }
             }
     states_.reserve((size_t)used * sizeof(float));
@@ -195,23 +238,28 @@ void Executor::for_rows_of_chunk(int chunk, int rows, const auto& body) const {
     for (int i = begin; i < end; ++i) body(i);
 }
 
-Executor::Blocking Executor::blocking(const Op& op) const {
+Executor::Blocking Executor::blocking(const Phase& phase) const {
+    const Op& op = *phase.op;
     const Matrix& m = model_->matrix(op.matrix);
     const FormatInfo info = format_info(m.format);
     const int tokens = num_rows_of(model_->plan().packs[op.pack].selected);
-    const int64_t tile_bytes = m.blocks * info.tile_block_bytes;
+    const int halves = phase.activate ? 2 : 1;
     Blocking b;
+    b.tiles = m.tiles / halves;
     b.group_tokens = tokens;
-    b.panel_tiles = std::max<int64_t>(1, kPanelBytes / tile_bytes);
+    int64_t largest = b.tiles;
     if (tokens > kernels_.tokens) {
         const int64_t token_bytes = activation_bytes(info.activation, 1, m.blocks);
-        b.group_tokens = (int)std::clamp<int64_t>(kGroupBytes / token_bytes, kernels_.tokens, 64);
+        b.group_tokens = (int)std::clamp<int64_t>(kGroupBytes / token_bytes, kernels_.tokens, kGroupTokens);
         b.group_tokens = b.group_tokens / kernels_.tokens * kernels_.tokens;
+        largest = kPanelBytes / (m.blocks * info.tile_block_bytes) / halves;
+        if (phase.activate) largest = std::min(largest, kGatedTiles);
     }
     b.groups = (int)ceil_div(tokens, b.group_tokens);
     const int64_t wanted = ceil_div((int64_t)pool_->size() * kChunksPerThread, b.groups);
-    b.panel_tiles = std::clamp<int64_t>(m.tiles / wanted, 1, b.panel_tiles);
-    b.panels = ceil_div(m.tiles, b.panel_tiles);
+    const int64_t unit = phase.activate ? kBlockTiles : 1;
+    b.panel_tiles = std::max(std::min(b.tiles / wanted, largest) / unit, (int64_t)1) * unit;
+    b.panels = ceil_div(b.tiles, b.panel_tiles);
     return b;
 }
 
@@ -229,7 +277,7 @@ int Executor::chunks_of(const Phase& phase) const {
         }
         case OpKind::linear: {
             if (num_rows_of(plan.packs[op.pack].selected) == 0) return 0;
-            const Blocking b = blocking(op);
+            const Blocking b = blocking(phase);
             return (int)std::min<int64_t>(b.panels * b.groups, ThreadPool::kMaxChunks);
         }
         case OpKind::attention:
@@ -237,6 +285,13 @@ int Executor::chunks_of(const Phase& phase) const {
             return row_chunks(num_rows_);
     }
     return 0;
+}
+
+// Chunks are claimed in turn. If the threads keep step, each finds its own next to one another, and where one
+// chunk's weights end, the memory that was prefetched is the next one's.
+int64_t Executor::in_stride(int64_t chunk, int64_t chunks) const {
+    const int64_t threads = pool_->size(), thread = chunk % threads;
+    return thread * (chunks / threads) + std::min(thread, chunks % threads) + chunk / threads;
 }
 
 void Executor::run(const Phase& phase, int chunk) {
@@ -272,10 +327,10 @@ void Executor::run(const Phase& phase, int chunk) {
             break;
         case OpKind::silu_mul: silu_mul(op, chunk); break;
         case OpKind::linear: {
-            const Blocking b = blocking(op);
-            const int64_t pieces = b.panels * b.groups, chunks = chunks_of(phase);
-            for (int64_t piece = pieces * chunk / chunks; piece < pieces * (chunk + 1) / chunks; ++piece)
-                run_linear(op, (int)piece);
+            const Blocking b = blocking(phase);
+            const int64_t pieces = b.panels * b.groups, chunks = chunks_of(phase), own = in_stride(chunk, chunks);
+            for (int64_t piece = pieces * own / chunks; piece < pieces * (own + 1) / chunks; ++piece)
+                phase.activate ? run_gated_linear(phase, (int)piece) : run_linear(phase, (int)piece);
             break;
         }
         case OpKind::attention:
@@ -291,27 +346,61 @@ void Executor::run(const Phase& phase, int chunk) {
 
 // ---- operations that are more than a kernel a row ---------------------------------------------------
 
-void Executor::run_linear(const Op& op, int piece) {
+// A panel of the matrix times a group of tokens; where the outputs go is for the caller to say.
+MatmulArgs Executor::matmul_args(const Op& op, const Blocking& b, int64_t panel, int group) {
     const Matrix& m = model_->matrix(op.matrix);
-    const Blocking b = blocking(op);
-    const int tokens = num_rows_of(model_->plan().packs[op.pack].selected);
-    const int64_t panel = piece / b.groups;
-    const int group = piece % b.groups;
-    MatmulArgs args;
+    MatmulArgs args{};
     args.tiles = m.data;
     args.blocks = m.blocks;
     args.rows = m.rows;
     args.first_tile = panel * b.panel_tiles;
-    args.last_tile = std::min(args.first_tile + b.panel_tiles, m.tiles);
+    args.last_tile = std::min(args.first_tile + b.panel_tiles, b.tiles);
     args.x = packs_[op.pack].data();
     args.first_token = group * b.group_tokens;
-    args.last_token = std::min(args.first_token + b.group_tokens, tokens);
-    args.num_tokens = tokens;
+    args.num_tokens = num_rows_of(model_->plan().packs[op.pack].selected);
+    args.last_token = std::min(args.first_token + b.group_tokens, args.num_tokens);
     args.bias = op.vector >= 0 ? model_->vector(op.vector) : nullptr;
+    return args;
+}
+
+void Executor::run_linear(const Phase& phase, int piece) {
+    const Op& op = *phase.op;
+    const Blocking b = blocking(phase);
+    MatmulArgs args = matmul_args(op, b, piece / b.groups, piece % b.groups);
     args.out = row(op.output, 0);
     args.out_stride = row_stride(model_->plan().rows[op.output.rows]);
     args.accumulate = op.accumulate;
-    kernels_.matmul[(int)m.format](args);
+    kernels_.matmul[(int)model_->matrix(op.matrix).format](args);
+}
+
+// A panel of gates, the same panel of ups, and at once the blocks of activations that they make.
+void Executor::run_gated_linear(const Phase& phase, int piece) {
+    const Op& op = *phase.op;
+    const Matrix& m = model_->matrix(op.matrix);
+    const Blocking b = blocking(phase);
+    MatmulArgs args = matmul_args(op, b, piece / b.groups, piece % b.groups);
+    const int64_t tiles = args.last_tile - args.first_tile, first_column = args.first_tile * kTileRows;
+    const int first_token = args.first_token, tokens = args.last_token - first_token;
+    // Tiles, tokens and outputs counted from where the panel and the group begin.
+    args.x += activation_bytes(format_info(m.format).activation, first_token, m.blocks);
+    args.first_token = 0, args.last_token = args.num_tokens = tokens;
+    args.first_tile = 0, args.last_tile = tiles;
+    args.rows = args.out_stride = tiles * kTileRows;
+    float* const gates = workspace(2 * tokens * args.rows);
+    float* const ups = gates + tokens * args.rows;
+    for (float* half : {gates, ups}) {
+        const int64_t tile = (half == ups ? b.tiles : 0) + first_column / kTileRows;
+        args.tiles = m.data + tile * m.tile_bytes();
+        if (op.vector >= 0) args.bias = model_->vector(op.vector) + tile * kTileRows;
+        args.out = half;
+        kernels_.matmul[(int)m.format](args);
+    }
+    const int pack = phase.activate->pack;
+    for (int t = 0; t < tokens; ++t) {
+        PackTarget target = pack_target(pack, first_token + t);
+        target.tile += activation_bytes(target.kind, target.width, first_column / kBlock);
+        kernels_.silu_mul(gates + t * args.rows, ups + t * args.rows, args.rows, target);
+    }
 }
 
 // The exponentials of one row take a single thread longer than it takes to wake the others: rows that are too
@@ -375,8 +464,10 @@ void Executor::attend(const Op& op, const AttentionUnit& unit) {
     args.scale = op.scale;
     args.first_split = unit.first_split;
     args.last_split = unit.last_split;
-    args.state = states_.as<float>() + unit.state;
-    args.scratch = states_.as<float>() + unit.scratch;
+    const int64_t state_floats = args.rows * attention_state_floats(args.head_dim_padded);
+    float* const space = workspace(state_floats + attention_scratch_floats(args.rows, args.head_dim_padded));
+    args.state = splits_apart_ ? states_.as<float>() + unit.state : space;
+    args.scratch = space + state_floats;
     kernels_.attention(args);
     if (splits_apart_) return;
     for (int r = 0; r < args.rows; ++r)

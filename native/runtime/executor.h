@@ -51,32 +51,38 @@ private:
     // A tile of queries of one sequence and key/value head, over a range of splits.
     struct AttentionUnit {
         int sequence, kv_head, first_row, tokens;
-        int64_t first_split, last_split, state, scratch;  // offsets into states_
+        int64_t first_split, last_split, state;  // offset into states_, for splits apart
     };
     struct Phase {
         const Op* op;
-        int step;  // attention has several: 0 rotate and store, 1 attend, 2 merge
+        int step;            // attention has several: 0 rotate and store, 1 attend, 2 merge
+        const Op* activate;  // linear: the silu_mul that takes each panel while it is in the caches, or null
     };
 
     void run_profiled();
     void lay_out(const std::vector<SequenceRows>& batch);
     void list_attention_units(const Op& op);
     void list_phases();
+    void find_gated();
     int num_rows_of(bool selected) const { return selected ? num_selected_ : num_rows_; }
     float* row(const Slice& slice, int index);
     PackTarget pack_target(int pack, int index);
 
     int row_chunks(int rows) const;
     void for_rows_of_chunk(int chunk, int rows, const auto& body) const;
+    // How a product is cut: panels of row tiles (of each half, if it is gated) times groups of tokens.
     struct Blocking {
-        int64_t panels, panel_tiles;
+        int64_t panels, panel_tiles, tiles;
         int groups, group_tokens;
     };
-    Blocking blocking(const Op& op) const;
+    Blocking blocking(const Phase& phase) const;
 
+    int64_t in_stride(int64_t chunk, int64_t chunks) const;
     int chunks_of(const Phase& phase) const;
     void run(const Phase& phase, int chunk);
-    void run_linear(const Op& op, int chunk);
+    MatmulArgs matmul_args(const Op& op, const Blocking& b, int64_t panel, int group);
+    void run_linear(const Phase& phase, int piece);
+    void run_gated_linear(const Phase& phase, int piece);
     int column_parts(const Op& op, int rows) const;
     void silu_mul(const Op& op, int chunk);
     void rotate_and_store(const Op& op, int chunk);
@@ -90,7 +96,8 @@ private:
 
     std::vector<Buffer> rows_, packs_;  // one a RowsSpec, one a PackSpec
     Buffer angles_;                     // (ropes, rows, 2, head_dim / 2)
-    Buffer states_;                     // softmax states of the attention units
+    Buffer states_;                     // softmax states of splits apart
+    std::vector<bool> is_gated_;        // a RowsSpec: gates and ups, activated panel by panel and never stored
     std::vector<Row> row_list_;
     std::vector<int> selected_;
     std::vector<const SequenceRows*> sequences_;

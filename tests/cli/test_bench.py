@@ -62,8 +62,8 @@ def test_a_profile_accounts_for_the_whole_time(
     assert main(["bench", model, *QUICK, "--json", "--profile"]) == 0
     for row in json.loads(capsys.readouterr().out)["results"]:
         phases = row["phases"]
-        assert {"linear", "attention", "rms_norm", "embed"} <= set(phases)
+        assert {"linear", "gated linear", "attention", "rms_norm", "embed"} <= set(phases)
         assert sum(phase["part"] for phase in phases.values()) == pytest.approx(1)
         assert all(0 <= phase["waiting"] <= 1 for phase in phases.values())
     assert main(["bench", model, *QUICK, "--profile"]) == 0
-    assert capsys.readouterr().out.count("linear") == 4
+    assert capsys.readouterr().out.count("gated linear") == 4
