@@ -180,6 +180,7 @@ struct Avx2 {
         const __m256i hi = _mm256_maddubs_epi16(w.magnitude.hi, _mm256_sign_epi8(x, w.value.hi));
         sum.lo = _mm256_add_epi32(sum.lo, _mm256_madd_epi16(lo, ones));
         sum.hi = _mm256_add_epi32(sum.hi, _mm256_madd_epi16(hi, ones));
+        INFERNO_PIN(sum.lo, sum.hi);
     }
     INFERNO_INLINE F32 byte_total(ByteSum sum) { return {_mm256_cvtepi32_ps(sum.lo), _mm256_cvtepi32_ps(sum.hi)}; }
 

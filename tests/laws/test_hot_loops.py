@@ -1,0 +1,156 @@
+"""The loops that the time goes into, as the compiler left them: no spills, no instruction too many.
+
+A register tile of R row tiles and T tokens keeps R T accumulators of 16 lanes in memory on purpose
+(body/matmul.inl.h), each loaded and stored once a block; a compiler with registers to spare keeps
+some there. That is all the traffic with the stack that a block may have, and an inner loop none. A
+spill changes no bit of any answer: only the disassembly shows it.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+import re
+from pathlib import Path
+
+import pytest
+
+from disassembly import OBJDUMP, Function, disassemble, functions
+from inferno import _native
+
+ROOT = Path(__file__).parents[2]
+BITS = {"avx2": 256, "avx_vnni": 256, "avx512_vnni": 512}  # of a vector register
+LANES = 16  # of a virtual register
+
+# Per vector register of rows, 32 columns of Q4_0 and one token: eight dot products; if they have 16
+# bits, seven additions, a multiply-add to 32 bits and the bias, a start value elsewhere; then the
+# conversion to float, the product of the scales, and the fused multiply-add.
+STEP = {"avx2": 8 + 7 + 1 + 1 + 3, "avx_vnni": 8 + 3, "avx512_vnni": 8 + 3}
+BROADCASTS = 10  # a token and block: eight groups of four activations, scale, bias
+UNPACKING = 17  # a register of rows and block: four loads, eight ands, four shifts, the scale
+LOOP = 5  # a block: two pointers, the counter, compare and jump
+# The odd copy of a register: compilers allocate them one by one.
+ALLOWANCE = 2.0
+
+MULTIPLIES = re.compile(r"vp(maddubsw|maddwd|dpbusd)|vfmadd")
+TILE = re.compile(r"matmul_tile<inferno::\w+, (?P<format>.*), (?P<tokens>\d+), (?P<tiles>\d+)>\(")
+
+needs_disassembly = pytest.mark.skipif(
+    not (OBJDUMP and platform.machine() in ("x86_64", "AMD64")),
+    reason="reads x86, and needs objdump or llvm-objdump",
+)
+
+
+def objects() -> dict[str, Path]:
+    """Return the objects of the build by instruction set."""
+    found = ROOT.glob("build/cp3*/**/inferno_*.dir/**/*.o")
+    return {path.name.split(".")[0]: path for path in found}
+
+
+@functools.cache
+def tiles(isa: str) -> dict[tuple[str, int, int], Function]:
+    """Return the functions that multiply a register tile: (format, tokens, row tiles)."""
+    found = {}
+    for function in disassemble(objects()[isa]):
+        if match := TILE.search(function.name):
+            key = (match["format"], int(match["tokens"]), int(match["tiles"]))
+            found[key] = function
+    return found
+
+
+def block_loop(function: Function) -> tuple:
+    """Return the loop over blocks: the innermost that multiplies, and prefetches the next ones."""
+    for loop in function.loops():
+        names = [instruction.name for instruction in loop]
+        if any(name.startswith("prefetch") for name in names) and any(map(MULTIPLIES.match, names)):
+            return loop
+    raise AssertionError(f"no loop over blocks in {function.name}")
+
+
+def spills(function: Function, accumulators: int) -> list[str]:
+    """Say what a pass of the block loop does to the stack that it should not."""
+    block = block_loop(function)
+    stores, loads = function.stack_traffic(block)
+    complaints = [f"{slot} loaded, a constant" for slot in loads.keys() - stores.keys()]
+    for what, traffic in (("stores", stores), ("loads", loads)):
+        if traffic.total() > accumulators:
+            complaints.append(f"{traffic.total()} {what} for {accumulators} accumulators")
+    for loop in function.loops():
+        inside = loop != block and block[0].address <= loop[0].address
+        if inside and loop[-1].address <= block[-1].address and any(function.stack_traffic(loop)):
+            complaints.append(f"an inner loop at {loop[0].address:#x} touches the stack")
+    return complaints
+
+
+def instructions_per_256(isa: str, function: Function, tokens: int, row_tiles: int) -> float:
+    """Count a block's instructions but prefetches, for each 256 multiply-adds."""
+    done = [i for i in block_loop(function) if not i.name.startswith(("prefetch", "nop"))]
+    return len(done) * 256 / (row_tiles * LANES * 32 * tokens)
+
+
+def derived_instructions_per_256(isa: str, tokens: int, row_tiles: int) -> float:
+    """Derive what a Q4_0 tile needs, for each 256 multiply-adds."""
+    registers = row_tiles * LANES * 32 // BITS[isa]  # of rows
+    count = STEP[isa] + 1  # and the store of the accumulator
+    total = registers * tokens * count + BROADCASTS * tokens + UNPACKING * registers + LOOP
+    return total * 256 / (row_tiles * LANES * 32 * tokens)
+
+
+def test_every_instruction_set_here_is_looked_at() -> None:
+    if platform.machine() in ("x86_64", "AMD64"):
+        assert {*_native.isas()} - {"scalar"} <= BITS.keys() == STEP.keys()
+
+
+@needs_disassembly
+@pytest.mark.parametrize("isa", [isa for isa in BITS if isa in objects()])
+def test_block_loops_spill_nothing(isa: str) -> None:
+    found = tiles(isa)
+    formats = {format for format, _, _ in found}
+    assert len(formats) == len(_native.formats())
+    for format in formats:
+        widest = max((tokens, rows) for name, tokens, rows in found if name == format)
+        for tokens, rows in {widest, (1, 1)}:
+            accumulators = rows * tokens * LANES * 32 // BITS[isa]
+            complaints = spills(found[format, tokens, rows], accumulators)
+            assert complaints == [], (format, tokens, rows)
+
+
+@needs_disassembly
+@pytest.mark.parametrize("isa", [isa for isa in BITS if isa in objects()])
+def test_a_prefill_tile_of_q4_0_takes_no_instruction_too_many(isa: str) -> None:
+    found = {key[1:]: f for key, f in tiles(isa).items() if key[0] == "inferno::Q4_0"}
+    tokens, rows = max(found)
+    counted = instructions_per_256(isa, found[tokens, rows], tokens, rows)
+    assert counted <= derived_instructions_per_256(isa, tokens, rows) + ALLOWANCE
+
+
+LISTING = """
+0000000000000000 <void inferno::matmul_tile<inferno::Avx2, inferno::Q4_0, 1, 1>(…)>:
+   0:	mov    rbp,rsp
+   4:	vmovaps YMMWORD PTR [rsp+0x40],ymm1
+   8:	prefetcht0 BYTE PTR [rcx]
+   c:	vpmaddubsw ymm1,ymm2,YMMWORD PTR [rax]
+  10:	{}
+  14:	vfmadd213ps ymm0,ymm1,YMMWORD PTR [rsp+0x20]
+  18:	vmovaps YMMWORD PTR [rsp+0x20],ymm0
+  1c:	jne    8 <void inferno::matmul_tile<inferno::Avx2, inferno::Q4_0, 1, 1>(…)+0x8>
+  20:	ret
+"""
+
+
+@pytest.mark.parametrize(
+    ("instruction", "complaint"),
+    [
+        ("vpaddw ymm1,ymm1,ymm3", ""),
+        ("mov    QWORD PTR [rsp+0x60],rax", ""),  # a pointer, not a vector
+        ("vpaddw ymm1,ymm1,YMMWORD PTR [rsp+0x40]", "a constant"),
+        ("vmovaps YMMWORD PTR [rbp-0x40],ymm1", "2 stores for 1 accumulators"),
+        ("vmovaps YMMWORD PTR [rsp+0x20],ymm1", "2 stores for 1 accumulators"),
+    ],
+)
+def test_a_spill_is_seen(instruction: str, complaint: str) -> None:
+    """What is not found below is worth as much as the eye that looks for it."""
+    (function,) = functions(LISTING.format(instruction))
+    complaints = spills(function, accumulators=1)
+    assert complaint in " ".join(complaints) if complaint else complaints == []
+    assert len(block_loop(function)) == 6
