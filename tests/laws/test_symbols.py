@@ -7,6 +7,7 @@ be able to run that one. So a weak symbol of such an object must name the object
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import engines
+from disassembly import OBJDUMP
 from inferno import _native
 from reference import quantization
 
@@ -93,7 +96,37 @@ def test_isa_tables_agree() -> None:
         assert [name for name in specification if found[name] != specification[name]] == [], isa
 
 
-def test_the_isa_asked_for_is_the_one_that_runs() -> None:
-    for isa in _native.isas():
-        assert _native.choose_isa(isa) == isa
+@needs_objects
+@pytest.mark.skipif(not OBJDUMP, reason="needs objdump or llvm-objdump")
+@pytest.mark.parametrize("path", OBJECTS, ids=lambda path: path.stem.split(".")[0])
+def test_a_table_points_to_kernels_of_its_isa_alone(path: Path) -> None:
+    """Its name says what runs: the pointers beside it lead to functions of that instruction set."""
+    assert OBJDUMP
+    command = [OBJDUMP, "-r", "-C", str(path)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    # The table is constant data with addresses in it; functions are known by their arguments.
+    table = re.search(r"FOR \[\.data\.rel\.ro[\w.]*\]:\n(.*?)\n\n", text, re.DOTALL)
+    assert table
+    kernels = [line.split(maxsplit=2)[2] for line in table[1].splitlines() if "(" in line]
+    type_name = "inferno::" + path.name.split(".")[0].title().replace("_", "")
+    assert [name for name in kernels if f"<{type_name}" not in name] == []
+    assert sum("inferno::matmul<" in name for name in kernels) == len(_native.formats())
+    assert sum("inferno::attention<" in name for name in kernels) == 1
+
+
+@pytest.mark.parametrize("isa", _native.isas())
+def test_the_isa_asked_for_is_the_one_that_runs(
+    isa: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An executor takes its name, its tiles and every kernel from one table, and says which."""
+    path = engines.tiny_gguf(tmp_path / "m.gguf")
+    by_argument = engines.load(path, isa=isa)
+    monkeypatch.setenv("INFERNO_ISA", isa)
+    by_environment = engines.load(path)
+    for engine in (by_argument, by_environment):
+        assert np.isfinite(engine.logits([1, 2, 3])).all()
+        assert engine._executor.isa == engine.isa == isa
+    for other in _native.isas():  # what is asked for in words goes before the environment
+        assert engines.load(path, isa=other)._executor.isa == other
+    assert _native.choose_isa(isa) == isa
     assert _native.choose_isa("") == _native.isas()[0]
