@@ -212,3 +212,24 @@ def test_memory_is_unknown_where_nobody_says(fake: Machine) -> None:
 def test_this_machine_has_memory() -> None:
     available = machine.available_memory()
     assert available is None or available > 0
+
+
+@pytest.mark.parametrize(
+    ("line", "flags"),
+    [
+        (
+            "flags\t\t: fpu smep avx2 fma sse4_1 avx512_vnni aes",
+            ["avx2", "avx512_vnni", "fma", "sse4_1"],
+        ),
+        (
+            "Features\t: fp asimd crc32 asimddp i8mm sve sme",
+            ["asimd", "asimddp", "i8mm", "sme", "sve"],
+        ),
+    ],
+)
+def test_of_a_cpus_flags_those_count_that_multiply(
+    fake: Machine, line: str, flags: list[str]
+) -> None:
+    assert machine.cpu_flags() == []
+    fake.write("proc/cpuinfo", f"processor\t: 0\n{line}\n\nprocessor\t: 1\n{line}\n")
+    assert machine.cpu_flags() == flags

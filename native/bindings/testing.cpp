@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
 #include <optional>
 #include <stdexcept>
 
@@ -120,45 +121,54 @@ nb::bytes pack(const std::string& isa, const std::string& op, const std::string&
     return nb::bytes((const char*)out.data(), out.size());
 }
 
-// q: (tokens, heads, head_dim), of the last `tokens` of the positions of k, v: (positions, kv_heads, head_dim)
-Rows attention(const std::string& isa, const FloatTensor& q, const FloatTensor& k, const FloatTensor& v, float scale,
-               bool splits_apart, int unit_tokens, float garbage) {
-    const KernelTable& kernels = choose_kernels(isa);
-    const int tokens = (int)q.shape(0), heads = (int)q.shape(1), dim = (int)q.shape(2);
-    const int kv_heads = (int)k.shape(1), group = heads / kv_heads;
-    const int64_t positions = (int64_t)k.shape(0);
-    auto pool = std::make_shared<PagePool>(1, kv_heads, dim);
-    const int padded = pool->head_dim_padded();
-    KvCache cache(pool);
-    cache.reserve(positions);
-    // What a page held before must not matter.
-    for (uint8_t* page : cache.pages())
-        std::fill((f16*)page, (f16*)(page + pool->bytes_per_position() * kPagePositions), f32_to_f16(garbage));
-    const std::vector<float> keys = with_slack(k.data(), k.size()), values = with_slack(v.data(), v.size());
-    for (int64_t p = 0; p < positions; ++p)
-        for (int h = 0; h < kv_heads; ++h)
-            kernels.store_kv(&keys[(p * kv_heads + h) * dim], &values[(p * kv_heads + h) * dim], dim, padded,
-                             (int)(p % kPagePositions), cache.pages()[p / kPagePositions] + pool->head_offset(0, h));
-    std::vector<float> out(q.size());
+// Keys and values of one layer in pages: k, v: (positions, kv_heads, head_dim).
+struct FilledCache {
+    FilledCache(const KernelTable& kernels, const FloatTensor& k, const FloatTensor& v, float garbage)
+        : kv_heads((int)k.shape(1)),
+          dim((int)k.shape(2)),
+          positions((int64_t)k.shape(0)),
+          pool(std::make_shared<PagePool>(1, kv_heads, dim)),
+          cache(pool) {
+        cache.reserve(positions);
+        // What a page held before must not matter.
+        for (uint8_t* page : cache.pages())
+            std::fill((f16*)page, (f16*)(page + pool->bytes_per_position() * kPagePositions), f32_to_f16(garbage));
+        const std::vector<float> keys = with_slack(k.data(), k.size()), values = with_slack(v.data(), v.size());
+        for (int64_t p = 0; p < positions; ++p)
+            for (int h = 0; h < kv_heads; ++h)
+                kernels.store_kv(&keys[(p * kv_heads + h) * dim], &values[(p * kv_heads + h) * dim], dim,
+                                 pool->head_dim_padded(), (int)(p % kPagePositions),
+                                 cache.pages()[p / kPagePositions] + pool->head_offset(0, h));
+    }
+    int kv_heads, dim;
+    int64_t positions;
+    std::shared_ptr<PagePool> pool;
+    KvCache cache;
+};
+
+// q, out: (tokens, heads, head_dim), of the last `tokens` of the positions of the cache
+void attend(const KernelTable& kernels, const FilledCache& kv, const float* q, int tokens, int heads, float scale,
+            bool splits_apart, int unit_tokens, float* out) {
+    const int dim = kv.dim, padded = kv.pool->head_dim_padded(), group = heads / kv.kv_heads;
     const int64_t stride = attention_state_floats(padded);
-    for (int h = 0; h < kv_heads; ++h)
+    std::vector<const float*> queries((size_t)(unit_tokens * group));
+    std::vector<size_t> places(queries.size());
+    std::vector<float> state((size_t)(unit_tokens * group * stride)), part(state.size());
+    std::vector<float> scratch((size_t)attention_scratch_floats(unit_tokens * group, padded));
+    for (int h = 0; h < kv.kv_heads; ++h)
         for (int first = 0; first < tokens; first += unit_tokens) {
             const int count = std::min(unit_tokens, tokens - first), rows = count * group;
-            std::vector<const float*> queries((size_t)rows);
-            std::vector<size_t> places((size_t)rows);
             for (int r = 0; r < rows; ++r) {
                 places[r] = ((size_t)(first + r / group) * heads + h * group + r % group) * dim;
-                queries[r] = q.data() + places[r];
+                queries[r] = q + places[r];
             }
-            const int64_t splits = ceil_div(positions - tokens + first + count, kSplit);
-            std::vector<float> state((size_t)(rows * stride)), part(state.size());
-            std::vector<float> scratch((size_t)attention_scratch_floats(rows, padded));
+            const int64_t splits = ceil_div(kv.positions - tokens + first + count, kSplit);
             AttentionArgs args{queries.data(),
                                rows,
                                group,
-                               positions - tokens + first,
-                               cache.pages().data(),
-                               pool->head_offset(0, h),
+                               kv.positions - tokens + first,
+                               kv.cache.pages().data(),
+                               kv.pool->head_offset(0, h),
                                dim,
                                padded,
                                scale,
@@ -179,7 +189,15 @@ Rows attention(const std::string& isa, const FloatTensor& q, const FloatTensor& 
             }
             for (int r = 0; r < rows; ++r) kernels.finish_state(&state[r * stride], dim, padded, &out[places[r]]);
         }
-    return copy_to_numpy(out.data(), {(size_t)tokens, (size_t)heads, (size_t)dim});
+}
+
+Rows attention(const std::string& isa, const FloatTensor& q, const FloatTensor& k, const FloatTensor& v, float scale,
+               bool splits_apart, int unit_tokens, float garbage) {
+    const KernelTable& kernels = choose_kernels(isa);
+    const FilledCache kv(kernels, k, v, garbage);
+    std::vector<float> out(q.size());
+    attend(kernels, kv, q.data(), (int)q.shape(0), (int)q.shape(1), scale, splits_apart, unit_tokens, out.data());
+    return copy_to_numpy(out.data(), {q.shape(0), q.shape(1), q.shape(2)});
 }
 
 Rows rope(const std::string& isa, const FloatMatrix& x, int head_dim, int64_t position, const FloatArray& frequencies) {
@@ -199,6 +217,77 @@ Rows exp(const std::string& isa, const FloatArray& x) {
     std::vector<float> out(x.size());
     choose_kernels(isa).exp(x.data(), out.data(), (int64_t)x.size());
     return copy_to_numpy(out.data(), {x.size()});
+}
+
+// Seconds of each of `runs`, in which every thread of the pool does `calls` times `work(thread)`; after one call
+// that warms up.
+std::vector<double> timed(ThreadPool& pool, int calls, int runs, const auto& work) {
+    check(calls > 0 && runs > 0, "calls and runs to time");
+    const nb::gil_scoped_release release;
+    pool.parallel_for(pool.size(), work);
+    std::vector<double> seconds;
+    for (int run = 0; run < runs; ++run) {
+        const auto began = std::chrono::steady_clock::now();
+        pool.parallel_for(pool.size(), [&](int thread) {
+            for (int call = 0; call < calls; ++call) work(thread);
+        });
+        seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+    }
+    return seconds;
+}
+
+// Products of a packed matrix of made-up weights, its row tiles shared out among the threads.
+std::vector<double> time_matmul(const std::string& isa, ThreadPool& pool, const std::string& format, int64_t rows,
+                                int64_t columns, int tokens, int calls, int runs) {
+    const KernelTable& kernels = choose_kernels(isa);
+    Matrix m(format_named(format), rows, columns);
+    Buffer storage((size_t)m.size());
+    m.place(storage.data());
+    // Bytes 0x30 .. 0x37 are ordinary numbers in every format: nothing denormal, infinite or NaN, nothing slow.
+    uint64_t state = 1;
+    auto* words = (uint64_t*)storage.data();
+    for (int64_t i = 0; i < m.size() / 8; ++i) {  // whole tiles of 16 rows: a multiple of 8 bytes
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        words[i] = 0x3030303030303030u | (state & 0x0707070707070707u);
+    }
+    std::vector<float> x((size_t)(tokens * columns + kBlock));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = (float)(i * 7919 % 255) - 127.0f;
+    const auto acts = packed_activations(kernels, format_info(m.format).activation, tokens, columns,
+                                         [&](int t, PackTarget to) { kernels.pack(&x[t * columns], columns, to); });
+    std::vector<float> out((size_t)(tokens * rows + kBlock));
+    return timed(pool, calls, runs, [&](int thread) {
+        const int64_t first = m.tiles * thread / pool.size(), last = m.tiles * (thread + 1) / pool.size();
+        kernels.matmul[(int)m.format](
+            {m.data, m.blocks, rows, first, last, acts.data(), 0, tokens, tokens, nullptr, out.data(), rows, false});
+    });
+}
+
+// Every thread attends to the same keys and values.
+std::vector<double> time_attention(const std::string& isa, ThreadPool& pool, const FloatTensor& q, const FloatTensor& k,
+                                   const FloatTensor& v, int calls, int runs) {
+    const KernelTable& kernels = choose_kernels(isa);
+    const FilledCache kv(kernels, k, v, 0.0f);
+    std::vector<std::vector<float>> out((size_t)pool.size(), std::vector<float>(q.size()));
+    return timed(pool, calls, runs, [&](int thread) {
+        attend(kernels, kv, q.data(), (int)q.shape(0), (int)q.shape(1), 0.1f, false, 4, out[thread].data());
+    });
+}
+
+// One row, which every thread packs: `op` and `kind` as for pack().
+std::vector<double> time_pack(const std::string& isa, ThreadPool& pool, const std::string& op, const std::string& kind,
+                              const FloatArray& x, const FloatArray& other, int calls, int runs) {
+    const KernelTable& kernels = choose_kernels(isa);
+    const int64_t columns = (int64_t)x.size(), blocks = ceil_div(columns, kBlock);
+    const Activation activation = kind == "q8" ? Activation::q8 : Activation::f32;
+    const std::vector<float> values = with_slack(x.data(), x.size()), more = with_slack(other.data(), other.size());
+    std::vector<std::vector<uint8_t>> out((size_t)pool.size(),
+                                          std::vector<uint8_t>((size_t)activation_bytes(activation, 1, blocks)));
+    return timed(pool, calls, runs, [&](int thread) {
+        const PackTarget to{activation, out[thread].data(), 0, 1};
+        if (op == "pack") kernels.pack(values.data(), columns, to);
+        if (op == "rms_norm") kernels.rms_norm(values.data(), more.data(), columns, 1e-5f, to);
+        if (op == "silu_mul") kernels.silu_mul(values.data(), more.data(), columns, to);
+    });
 }
 
 // How often each chunk of each phase ran, flattened; throws std::runtime_error in chunk `throw_at` of phase 0.
@@ -236,6 +325,10 @@ void bind_testing(nb::module_& m) {
           "unit_tokens"_a = 4, "garbage"_a = 0.0f);
     m.def("rope", &rope, "isa"_a, "x"_a, "head_dim"_a, "position"_a, "inverse_frequencies"_a);
     m.def("exp", &exp, "isa"_a, "x"_a);
+    m.def("time_matmul", &time_matmul, "isa"_a, "pool"_a, "format"_a, "rows"_a, "columns"_a, "tokens"_a, "calls"_a,
+          "runs"_a);
+    m.def("time_attention", &time_attention, "isa"_a, "pool"_a, "q"_a, "k"_a, "v"_a, "calls"_a, "runs"_a);
+    m.def("time_pack", &time_pack, "isa"_a, "pool"_a, "op"_a, "kind"_a, "x"_a, "other"_a, "calls"_a, "runs"_a);
     m.def("walk_phases", &walk_phases, "pool"_a, "counts"_a, "throw_at"_a = -1, "nested"_a = false);
     m.def("uniform", &uniform, "seed"_a, "position"_a, "choice"_a);
     m.def("f32_to_f16", [](float x) { return f32_to_f16(x); }, "x"_a);

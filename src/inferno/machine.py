@@ -113,6 +113,24 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+# Of a CPU's hundred flags, those that say what it multiplies with.
+_VECTOR_FLAGS = re.compile(
+    r"avx\w*|fma|f16c|ssse3|sse4_[12]|amx_\w+|gfni|asimd\w*|i8mm|bf16|fphp|sve\w*|sme2?|sme_\w+"
+)
+
+
+def cpu_flags() -> list[str]:
+    """Return the CPU's vector instructions, as the system calls them, in order of their names."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, flags = line.partition(":")
+            if name.strip() in ("flags", "Features"):  # x86, Arm
+                return sorted(flag for flag in flags.split() if _VECTOR_FLAGS.fullmatch(flag))
+    except OSError:
+        pass
+    return []
+
+
 def available_memory() -> int | None:
     """Return the bytes that can still be allocated without swapping, or None if unknown.
 
