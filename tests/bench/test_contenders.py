@@ -9,7 +9,7 @@ import pytest
 
 import engines
 from inferno import InvalidOption
-from inferno.bench.contenders import Inferno, LlamaCpp
+from inferno.bench.contenders import Inferno, LlamaCpp, Prompt
 
 # What the peer calls of llama-cpp-python's C interface. It insists that a context is not overrun.
 PAPER = """
@@ -47,9 +47,12 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_peer_says_what_it_is_and_answers_seconds(paper: Path) -> None:
     peer = LlamaCpp(paper, Path("model.gguf"), threads=2, context=20)
     assert (peer.name, peer.vocab_size) == ("llama.cpp avx2", 77)
+    assert peer.version == "llama-cpp-python 0.paper"
     for _ in range(3):  # the cache is cleared each time, or it would overrun
-        assert 0 <= peer.prefill([1] * 20) < 60
-        assert 0 <= peer.decode([1] * 10, [2] * 10) < 60
+        tokens, seconds = peer.prefill(Prompt([1] * 20))
+        assert tokens == 20 and 0 <= seconds < 60
+        tokens, seconds = peer.decode(Prompt([1] * 10), [2] * 9)
+        assert tokens == 9 and 0 <= seconds < 60
     peer.close()
 
 
@@ -61,12 +64,12 @@ def test_a_peer_that_cannot_load_the_file_is_an_error_with_its_words(paper: Path
 def test_a_peer_that_dies_in_mid_run_is_an_error(paper: Path) -> None:
     peer = LlamaCpp(paper, Path("model.gguf"), threads=2, context=20)
     with pytest.raises(InvalidOption, match="llama_decode failed"):
-        peer.prefill([1] * 21)
+        peer.prefill(Prompt([1] * 21))
 
 
 def test_inferno_starts_each_run_from_an_empty_cache(tmp_path: Path) -> None:
     engine = engines.load(engines.tiny_gguf(tmp_path / "m.gguf", context=64), context=64)
     ours = Inferno(engine)
     for _ in range(3):
-        assert ours.prefill([1] * 64) > 0
-        assert ours.decode([1] * 40, [2] * 24) > 0
+        assert ours.prefill(Prompt([1] * 64)).tokens == 64
+        assert ours.decode(Prompt([1] * 40), [2] * 24).tokens == 24

@@ -18,7 +18,7 @@ import pytest
 
 from inferno import _native, errors, hub, models
 from inferno.catalogue import DEFAULT_MODEL
-from inferno.cli import COMMANDS
+from inferno.cli import COMMANDS, main
 from inferno.options import SamplingParams
 
 ROOT = Path(__file__).parents[2]
@@ -168,6 +168,23 @@ def test_the_file_tree_names_every_module_and_header_and_no_other() -> None:
         *(path for path in ROOT.glob("native/bindings/module.cpp")),  # which has no header
     ]
     assert sorted(named) == sorted(str(path.relative_to(ROOT)) for path in there)
+
+
+# --------------------------------------------------------------------------- what is drawn
+
+
+def test_the_chart_is_of_the_results_that_stand_beside_it(tmp_path: Path) -> None:
+    """The command in README draws docs/speed.svg: the same words and figures."""
+    pytest.importorskip("matplotlib")
+    line = next(line for line in commands(README) if "--plot" in line and "results/" in line)
+    _, _, results, _, drawn = line.split()
+    if not (ROOT / results).exists():
+        pytest.skip("no results are kept")
+    redrawn = tmp_path / "redrawn.svg"
+    assert main(["bench", str(ROOT / results), "--plot", str(redrawn)]) == 0
+    old, new = ((path).read_text("utf-8") for path in (ROOT / drawn, redrawn))
+    words = re.findall(r"<text[^>]*>(.*?)</text>", new, re.DOTALL)
+    assert words and words == re.findall(r"<text[^>]*>(.*?)</text>", old, re.DOTALL)
 
 
 # --------------------------------------------------------------------------- what is listed

@@ -1,6 +1,7 @@
-"""The engines that a benchmark runs: this one, and others in processes of their own.
+"""The engines that a benchmark runs: this one, and llama.cpp in a process of its own.
 
-Each clears its cache, then takes ids; no sampling and no text is in the seconds.
+Each clears its cache, then takes ids; no sampling and no text is in the seconds. Engines that are
+servers are in `servers`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import sys
 import time
 import venv
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from inferno.errors import DownloadFailed, InvalidOption
 from inferno.hub import cache_folder
@@ -24,46 +26,81 @@ if TYPE_CHECKING:
 LLAMA_CPP_PACKAGE = "llama-cpp-python"
 
 
+@dataclass(frozen=True)
+class Prompt:
+    """What the contenders of a run are given: a text, if one of them wants it, and its ids here."""
+
+    ids: Sequence[int]
+    text: str = ""
+
+
+class Timing(NamedTuple):
+    """Tokens that were processed, as the contender counts them, and the seconds it took."""
+
+    tokens: int
+    seconds: float
+
+
 class Contender(Protocol):
     """An engine with a model loaded."""
 
     name: str
-    vocab_size: int
+    version: str
+    clock: str  # who takes the time, for the reader of the figures
+    vocab_size: int | None  # None: it takes text
 
-    def prefill(self, ids: Sequence[int]) -> float:
-        """Process `ids` from an empty cache to the last one's logits; return the seconds."""
+    def prefill(self, prompt: Prompt) -> Timing:
+        """Process `prompt` from an empty cache to the last token's logits."""
         ...
 
-    def decode(self, context: Sequence[int], ids: Sequence[int]) -> float:
-        """Process `context` at once, then `ids` one by one; return the seconds of the latter."""
+    def decode(self, prompt: Prompt, ids: Sequence[int]) -> Timing:
+        """Process `prompt` at once, then as many tokens as `ids` one by one; time the latter.
+
+        Which tokens they are makes no difference to the work: an engine that cannot be told takes
+        those it chooses, greedily.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of what it holds."""
         ...
 
 
 class Inferno:
     """This engine, in this process."""
 
+    clock = "timed in its process"
+
     def __init__(self, engine: Engine) -> None:
+        import inferno
+
         self.engine = engine
         self.name = f"inferno {engine.isa}"
-        self.vocab_size = engine.config.vocab_size
+        self.version = inferno.__version__
+        self.vocab_size: int | None = engine.config.vocab_size
 
-    def prefill(self, ids: Sequence[int]) -> float:
+    def prefill(self, prompt: Prompt) -> Timing:
         session = self.engine.new_session()
         began = time.perf_counter()
-        session.feed(ids)
-        return time.perf_counter() - began
+        session.feed(prompt.ids)
+        return Timing(len(prompt.ids), time.perf_counter() - began)
 
-    def decode(self, context: Sequence[int], ids: Sequence[int]) -> float:
+    def decode(self, prompt: Prompt, ids: Sequence[int]) -> Timing:
         session = self.engine.new_session()
-        session.feed(context)
+        session.feed(prompt.ids)
         began = time.perf_counter()
         for token in ids:
             session.feed([token])
-        return time.perf_counter() - began
+        return Timing(len(ids), time.perf_counter() - began)
+
+    def close(self) -> None:
+        """Leave the engine to its owner."""
 
 
 class LlamaCpp:
     """llama.cpp as llama-cpp-python builds it, in a Python of its own."""
+
+    clock = "timed in its process"
 
     def __init__(self, python: Path, model: Path, *, threads: int, context: int) -> None:
         script = Path(__file__).with_name("llama_cpp_peer.py")
@@ -76,13 +113,15 @@ class LlamaCpp:
         )
         hello = self._answer()
         self.name = str(hello["name"])
-        self.vocab_size = int(hello["vocab_size"])
+        self.version = f"{LLAMA_CPP_PACKAGE} {hello['version']}"
+        self.vocab_size: int | None = int(hello["vocab_size"])
 
-    def prefill(self, ids: Sequence[int]) -> float:
-        return self._ask({"prefill": list(ids)})
+    def prefill(self, prompt: Prompt) -> Timing:
+        return Timing(len(prompt.ids), self._ask({"prefill": list(prompt.ids)}))
 
-    def decode(self, context: Sequence[int], ids: Sequence[int]) -> float:
-        return self._ask({"prefill": list(context), "decode": list(ids)})
+    def decode(self, prompt: Prompt, ids: Sequence[int]) -> Timing:
+        request = {"prefill": list(prompt.ids), "decode": list(ids)}
+        return Timing(len(ids), self._ask(request))
 
     def close(self) -> None:
         """End the process."""
