@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import engines
 from inferno import Engine, InfernoError, InvalidOption, _native
@@ -20,13 +22,24 @@ Floats = npt.NDArray[np.float32]
 OFF: dict[str, Any] = {
     "temperature": 1.0,
     "top_k": 0,
+    "typical_p": 1.0,
     "top_p": 1.0,
     "min_p": 0.0,
     "repetition_penalty": 1.0,
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
+    "repeat_last_n": -1,
+    "dry_multiplier": 0.0,
+    "dry_base": 1.75,
+    "dry_allowed_length": 2,
+    "dry_penalty_last_n": -1,
+    "dry_sequence_breakers": set(),
+    "xtc_probability": 0.0,
+    "xtc_threshold": 0.1,
     "logit_bias": {},
+    "suppress_tokens": [],
     "seed": 0,
+    "choice": 0,
 }
 
 
@@ -66,27 +79,69 @@ def random_logits(count: int, seed: int = 0, spread: float = 3.0) -> Floats:
 def described(
     logits: Floats, position: int, prompt: list[int], generated: list[int], o: dict[str, Any]
 ) -> int:
-    """Choose a token by the words of the documentation, one after the other."""
+    """Choose a token by the words of docs/design/sampling.md, one after the other."""
     x = logits.astype(np.float64)
     for token, bias in o["logit_bias"].items():
         x[token] = -np.inf if bias <= -100 else x[token] + bias
-    for token in {*prompt, *generated}:
+    x[o["suppress_tokens"]] = -np.inf
+    text = [(token, False) for token in prompt] + [(token, True) for token in generated]
+    window = [*text] if o["repeat_last_n"] < 0 else text[max(0, len(text) - o["repeat_last_n"]) :]
+    for token in {token for token, _ in window}:
         penalty = np.float64(np.float32(o["repetition_penalty"]))
         x[token] = x[token] / penalty if x[token] > 0 else x[token] * penalty
-    for token in set(generated):
-        x[token] -= o["presence_penalty"] + o["frequency_penalty"] * generated.count(token)
+    drawn = [token for token, is_generated in window if is_generated]
+    for token in set(drawn):
+        x[token] -= o["presence_penalty"] + o["frequency_penalty"] * drawn.count(token)
+    for token, penalty in dry_penalties([token for token, _ in text], o).items():
+        x[token] -= penalty
     order = sorted(range(len(x)), key=lambda i: (-x[i], i))
     if o["temperature"] == 0:
         return order[0]
     if o["top_k"]:
         order = order[: o["top_k"]]
     weights = np.exp((x[order] - x[order[0]]) / o["temperature"])
+    if o["typical_p"] < 1:
+        chances = weights / weights.sum()
+        surprise = -np.log(chances)
+        distance = np.abs(surprise - (chances * surprise).sum())
+        typical = np.argsort(distance, kind="stable")
+        count = int(np.searchsorted(np.cumsum(chances[typical]), o["typical_p"])) + 1
+        kept = np.sort(typical[:count])  # best first again
+        order, weights = [order[i] for i in kept], weights[kept]
     # top-p: the shortest front whose mass reaches it.
     front = int(np.searchsorted(np.cumsum(weights), o["top_p"] * weights.sum())) + 1
     weights = weights[:front]
-    weights = weights[(weights >= o["min_p"]) | (np.arange(len(weights)) == 0)]
-    target = _native.testing.uniform(o["seed"], position, 0) * weights.sum()
+    weights = weights[
+        (weights >= np.float32(o["min_p"]) * weights[0]) | (np.arange(len(weights)) == 0)
+    ]
+    key = o["seed"], position
+    if _native.testing.uniform(*key, 2**32 | o["choice"]) < o["xtc_probability"]:
+        likely = int((weights >= o["xtc_threshold"] * weights.sum()).sum())
+        order, weights = order[max(0, likely - 1) :], weights[max(0, likely - 1) :]
+    target = _native.testing.uniform(*key, o["choice"]) * weights.sum()
     return order[int(np.searchsorted(np.cumsum(weights), target, side="right"))]
+
+
+def dry_penalties(text: list[int], o: dict[str, Any]) -> dict[int, float]:
+    """Try every earlier token as one that would be said again."""
+    if o["dry_penalty_last_n"] >= 0:
+        text = text[max(0, len(text) - o["dry_penalty_last_n"]) :]
+    breakers, longest = o["dry_sequence_breakers"], {}
+    for place, token in enumerate(text):
+        length = 0
+        while (
+            length < place
+            and text[place - 1 - length] == text[len(text) - 1 - length]
+            and text[len(text) - 1 - length] not in breakers
+        ):
+            length += 1
+        if token not in breakers:
+            longest[token] = max(longest.get(token, 0), length)
+    return {
+        token: o["dry_multiplier"] * o["dry_base"] ** (length - o["dry_allowed_length"])
+        for token, length in longest.items()
+        if length >= o["dry_allowed_length"]
+    }
 
 
 OPTIONS: list[dict[str, Any]] = [
@@ -94,9 +149,15 @@ OPTIONS: list[dict[str, Any]] = [
     {"temperature": 0.0},
     {"temperature": 0.3},
     {"temperature": 2.5, "seed": 2**64 - 1},
+    {"choice": 3},
+    {"choice": 2**32 - 1, "seed": 1},
     {"top_k": 1},
     {"top_k": 5, "temperature": 2.0},
     {"top_k": 10_000},
+    {"typical_p": 0.9},
+    {"typical_p": 0.2, "temperature": 2.0},
+    {"typical_p": 0.5, "top_k": 8, "top_p": 0.9},
+    {"typical_p": 0.7, "min_p": 0.3, "temperature": 1.5},
     {"top_p": 0.6},
     {"top_p": 0.05},
     {"min_p": 0.2},
@@ -106,15 +167,30 @@ OPTIONS: list[dict[str, Any]] = [
     {"repetition_penalty": 0.7, "temperature": 0.0},
     {"presence_penalty": 1.5, "frequency_penalty": -0.5},
     {"frequency_penalty": 2.0, "temperature": 0.0},
+    {"repetition_penalty": 1.4, "presence_penalty": 1.0, "repeat_last_n": 4},
+    {"repetition_penalty": 5.0, "frequency_penalty": 4.0, "repeat_last_n": 0},
+    {"frequency_penalty": 1.0, "repeat_last_n": 2, "temperature": 0.0},
+    {"dry_multiplier": 0.8},
+    {"dry_multiplier": 3.0, "dry_allowed_length": 1, "temperature": 0.0},
+    {"dry_multiplier": 3.0, "dry_base": 4.0, "dry_penalty_last_n": 7},
+    {"dry_multiplier": 3.0, "dry_allowed_length": 1, "dry_sequence_breakers": {2}},
+    {"dry_multiplier": 3.0, "dry_allowed_length": 1, "dry_sequence_breakers": {4}},
+    {"dry_multiplier": 3.0, "dry_penalty_last_n": 0},
+    {"xtc_probability": 1.0},
+    {"xtc_probability": 0.5, "xtc_threshold": 0.05, "temperature": 2.0},
+    {"xtc_probability": 1.0, "xtc_threshold": 0.02, "top_k": 6, "top_p": 0.9},
+    {"xtc_probability": 1.0, "xtc_threshold": 0.6},
     {"logit_bias": {0: 5.0, 3: -100, 7: -2.5}},
     {"logit_bias": {1: 3.0}, "repetition_penalty": 1.2, "presence_penalty": 0.5, "top_p": 0.9},
+    {"suppress_tokens": [1, 5, 9], "logit_bias": {5: 100.0}},
+    {"suppress_tokens": list(range(9)), "temperature": 0.0},
 ]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=[str(o) for o in OPTIONS])
 @pytest.mark.parametrize("num_tokens", [10, 300])
 def test_it_chooses_as_described(draw: Drawer, num_tokens: int, options: dict[str, Any]) -> None:
-    prompt, generated = [1, 4, 4, 9], [0, 2, 2]
+    prompt, generated = [1, 4, 4, 9, 0, 2, 4, 4, 9, 7, 4], [4, 9, 0, 2, 4, 4, 9]
     sampler = draw.sampler(num_tokens, **options)
     sampler.accept(np.array(prompt, np.int32), False)
     sampler.accept(np.array(generated, np.int32), True)
@@ -143,6 +219,58 @@ def test_every_instruction_set_draws_the_same(stories_gguf: Path, isa: str) -> N
     ]
     assert found[0] == found[1]
     assert len(set(found[0])) > 50
+
+
+@pytest.mark.parametrize("options", [{"typical_p": 0.9}, {"xtc_probability": 1.0, "top_p": 0.99}])
+def test_filters_of_thousands_of_tokens_are_as_described(
+    draw: Drawer, options: dict[str, Any]
+) -> None:
+    logits = random_logits(9000, spread=0.1)
+    found = draw(logits, 10, **options)
+    assert found == [described(logits, i, [], [], {**OFF, **options}) for i in range(10)]
+
+
+@settings(deadline=None, max_examples=200)
+@given(data=st.data())
+def test_dry_finds_what_looking_everywhere_finds(draw: Drawer, data: Any) -> None:
+    text = data.draw(st.lists(st.integers(0, 3), max_size=40))
+    options = {
+        "temperature": 0.0,
+        "dry_multiplier": 1.0,
+        "dry_base": 2.0,  # and integers as logits: no rounding
+        "dry_allowed_length": data.draw(st.integers(1, 3)),
+        "dry_penalty_last_n": data.draw(st.sampled_from([-1, 0, 1, 5, 20])),
+        "dry_sequence_breakers": set(data.draw(st.lists(st.integers(0, 3), max_size=2))),
+    }
+    sampler = draw.sampler(4, **options)
+    sampler.accept(np.array(text, np.int32), False)
+    penalties = dry_penalties(text, options)
+    for token in range(4):  # the largest logit that loses to another token says what the penalty is
+        penalty = penalties.get(token, 0.0)
+        for logit, wins in ((penalty + 1, True), (penalty - 1, False)):
+            logits = np.full(5, -1e9, np.float32)[:4]
+            other = (token + 1) % 4
+            logits[token], logits[other] = logit, penalties.get(other, 0.0)
+            assert (sampler.sample(logits, 0) == token) == wins, (token, penalty)
+
+
+def test_a_batch_of_rows_is_what_each_row_gives(draw: Drawer) -> None:
+    options = [{}, {"temperature": 0.0}, {"top_k": 3, "seed": 5}, {"repetition_penalty": 1.5}]
+    samplers = [draw.sampler(100, **o) for o in options]
+    samplers[3].accept(np.arange(50, dtype=np.int32), False)
+    rows = np.stack([random_logits(103, seed=i) for i in range(4)])  # three rows pad the vocabulary
+    positions = [0, 7, 2**40, 3]
+    alone = [
+        s.sample(row[:100].copy(), p) for s, row, p in zip(samplers, rows, positions, strict=True)
+    ]
+    assert _native.sample(samplers, rows, positions) == alone
+    assert _native.sample(samplers[::-1], rows[::-1].copy(), positions[::-1]) == alone[::-1]
+    assert _native.sample([], rows[:0], []) == []
+    for wrong in (rows[:3], rows[:, :99].copy()):
+        with pytest.raises(InfernoError):
+            _native.sample(samplers, wrong, positions)
+    with pytest.raises(InfernoError):
+        _native.sample(samplers, rows, positions[:3])
 
 
 # ---- the edges -----------------------------------------------------------------------------------
@@ -210,6 +338,43 @@ def test_a_draw_depends_on_seed_and_position_alone(draw: Drawer) -> None:
     backwards = [sampler.sample(logits, position) for position in reversed(range(50))]
     assert forwards == backwards[::-1]
     assert draw(logits, 50, seed=10) != forwards
+
+
+def test_choices_of_one_seed_are_other_texts(draw: Drawer) -> None:
+    logits = random_logits(500, spread=0.5)
+    texts = {tuple(draw(logits, 20, seed=9, choice=choice)) for choice in range(5)}
+    assert len(texts) == 5
+
+
+def test_the_end_of_a_window_is_forgotten(draw: Drawer) -> None:
+    logits = np.array([2.0, 1.0], np.float32)
+    sampler = draw.sampler(2, temperature=0.0, repetition_penalty=10.0, repeat_last_n=3)
+    sampler.accept(np.array([0], np.int32), True)
+    for expected in (1, 1, 0):
+        sampler.accept(np.array([1], np.int32), True)
+        logits[1] = 1.0 if expected else 19.0  # beside a penalty of its own
+        assert sampler.sample(logits * [1, 10 if expected else 1], 0) == expected
+
+
+def test_a_long_repetition_is_a_ban_and_still_a_number(draw: Drawer) -> None:
+    sampler = draw.sampler(3, dry_multiplier=100.0, dry_base=100.0)
+    sampler.accept(np.array([0] * 2000, np.int32), True)
+    drawn = {sampler.sample(np.array([1e20, 0, -math.inf], np.float32), i) for i in range(50)}
+    assert drawn == {1}
+
+
+def test_xtc_leaves_the_last_of_the_likely(draw: Drawer) -> None:
+    logits = np.log([0.4, 0.3, 0.2, 0.1])
+    options = {"xtc_probability": 1.0, "xtc_threshold": 0.15}
+    assert set(draw(logits, 300, **options)) == {2, 3}
+    assert set(draw(logits, 300, **{**options, "xtc_probability": 0.5})) == {0, 1, 2, 3}
+    assert set(draw(logits, 300, xtc_probability=1.0, xtc_threshold=0.35)) == {0, 1, 2, 3}
+    assert set(draw(logits, 50, temperature=0.0, **options)) == {0}
+
+
+def test_typical_tokens_may_leave_out_the_best(draw: Drawer) -> None:
+    logits = np.log([0.4, *[0.6 / 40] * 40])
+    assert 0 not in draw(logits, 200, typical_p=0.3)
 
 
 def test_a_penalty_lowers_what_was_seen_whatever_its_sign(draw: Drawer) -> None:
@@ -321,11 +486,16 @@ def test_a_generation_hands_every_option_to_the_sampler(engine: Engine) -> None:
         {"top_k": 2},
         {"top_p": 0.2},
         {"min_p": 0.5},
+        {"typical_p": 0.2},
         {"repetition_penalty": 2.0},
         {"presence_penalty": 3.0},
         {"frequency_penalty": 3.0},
+        {"dry_multiplier": 5.0, "dry_allowed_length": 1},
+        {"xtc_probability": 1.0},
         {"logit_bias": {plain[0]: -100}},
+        {"suppress_tokens": [plain[0]]},
         {"seed": 5},
+        {"choice": 1},
     ]
     for change in changes:
         options = {"seed": 4, **_sampling(change), "max_tokens": 40}

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unordered_map.h>
+#include <nanobind/stl/unordered_set.h>
 #include <nanobind/stl/vector.h>
 
 #include "base/check.h"
@@ -87,6 +88,18 @@ nb::ndarray<nb::numpy, float> forward(Executor& executor,
         });
     }
     return to_numpy(std::move(copy), {count, vocab});
+}
+
+std::vector<int32_t> sample(const std::vector<Sampler*>& samplers, const FloatMatrix& logits,
+                            const std::vector<int64_t>& positions) {
+    check(logits.shape(0) == samplers.size() && positions.size() == samplers.size(), "a row and a position a sampler");
+    for (const Sampler* sampler : samplers)
+        check(sampler->num_tokens() <= (int64_t)logits.shape(1), "at least one logit a token");
+    std::vector<int32_t> tokens(samplers.size());
+    const nb::gil_scoped_release release;
+    for (size_t i = 0; i < samplers.size(); ++i)
+        tokens[i] = samplers[i]->sample(logits.data() + i * logits.shape(1), positions[i]);
+    return tokens;
 }
 
 }  // namespace
@@ -264,18 +277,46 @@ NB_MODULE(_native, m) {
         .def_prop_ro("scratch_bytes", &Executor::scratch_bytes)
         .def_prop_ro("isa", [](const Executor& self) { return std::string(self.kernels().name); });
 
-    nb::class_<Sampler>(m, "Sampler", "Chooses tokens; a draw is keyed by (seed, position).")
+    nb::class_<Sampler>(m, "Sampler", "Chooses tokens; a draw is keyed by (seed, position, choice).")
         .def(
             "__init__",
-            [](Sampler* self, const Executor& executor, int64_t num_tokens, float temperature, int top_k, float top_p,
-               float min_p, float repetition_penalty, float presence_penalty, float frequency_penalty,
-               const std::unordered_map<int32_t, float>& logit_bias, uint64_t seed) {
+            [](Sampler* self, const Executor& executor, int64_t num_tokens, float temperature, int64_t top_k,
+               float typical_p, float top_p, float min_p, float repetition_penalty, float presence_penalty,
+               float frequency_penalty, int64_t repeat_last_n, float dry_multiplier, float dry_base,
+               int64_t dry_allowed_length, int64_t dry_penalty_last_n,
+               const std::unordered_set<int32_t>& dry_sequence_breakers, float xtc_probability, float xtc_threshold,
+               const std::unordered_map<int32_t, float>& logit_bias, const std::vector<int32_t>& suppress_tokens,
+               uint64_t seed, uint32_t choice) {
                 new (self) Sampler(executor.kernels(), num_tokens,
-                                   {temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty,
-                                    frequency_penalty, logit_bias, seed});
+                                   {temperature,
+                                    top_k,
+                                    typical_p,
+                                    top_p,
+                                    min_p,
+                                    repetition_penalty,
+                                    presence_penalty,
+                                    frequency_penalty,
+                                    repeat_last_n,
+                                    dry_multiplier,
+                                    dry_base,
+                                    dry_allowed_length,
+                                    dry_penalty_last_n,
+                                    dry_sequence_breakers,
+                                    xtc_probability,
+                                    xtc_threshold,
+                                    logit_bias,
+                                    suppress_tokens,
+                                    seed,
+                                    choice});
             },
-            "executor"_a, nb::kw_only(), "num_tokens"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a,
-            "repetition_penalty"_a, "presence_penalty"_a, "frequency_penalty"_a, "logit_bias"_a, "seed"_a)
+            "executor"_a, nb::kw_only(), "num_tokens"_a, "temperature"_a, "top_k"_a = 0, "typical_p"_a = 1.0f,
+            "top_p"_a = 1.0f, "min_p"_a = 0.0f, "repetition_penalty"_a = 1.0f, "presence_penalty"_a = 0.0f,
+            "frequency_penalty"_a = 0.0f, "repeat_last_n"_a = -1, "dry_multiplier"_a = 0.0f, "dry_base"_a = 1.75f,
+            "dry_allowed_length"_a = 2, "dry_penalty_last_n"_a = -1,
+            "dry_sequence_breakers"_a = std::unordered_set<int32_t>(), "xtc_probability"_a = 0.0f,
+            "xtc_threshold"_a = 0.1f, "logit_bias"_a = std::unordered_map<int32_t, float>(),
+            "suppress_tokens"_a = std::vector<int32_t>(), "seed"_a, "choice"_a = 0,
+            "What is not said is off. `repeat_last_n` and `dry_penalty_last_n`: -1 for the whole text.")
         .def(
             "accept",
             [](Sampler& self, const TokenArray& tokens, bool generated) {
@@ -290,6 +331,8 @@ NB_MODULE(_native, m) {
                 return self.sample(logits.data(), position);
             },
             "logits"_a, "position"_a);
+    m.def("sample", &sample, "samplers"_a, "logits"_a, "positions"_a,
+          "The next token of each of several texts, from a row of logits each: (texts, num_tokens or more) f32.");
     m.def(
         "top_logits",
         [](const FloatArray& logits, int64_t count) {

@@ -1,8 +1,10 @@
-// From a row of logits to a token. Draws come from a counter-based generator keyed by (seed, position),
-// so a text depends on the model, the ids and the parameters, and on nothing that happened in between.
+// From a row of logits to a token. Draws come from a counter-based generator keyed by (seed, position,
+// choice), so a text depends on the model, the ids and the parameters, and on nothing that happened in
+// between. What the options mean, and their order: docs/design/sampling.md.
 #pragma once
 #include <cstdint>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "kernels/table.h"
@@ -11,11 +13,18 @@ namespace inferno {
 
 struct SamplerOptions {
     float temperature = 0.8f;  // 0: greedy
-    int top_k = 40;            // 0: all
-    float top_p = 0.95f, min_p = 0.05f;
+    int64_t top_k = 40;        // 0: all
+    float typical_p = 1.0f, top_p = 0.95f, min_p = 0.05f;
     float repetition_penalty = 1.0f, presence_penalty = 0.0f, frequency_penalty = 0.0f;
+    int64_t repeat_last_n = -1;  // tokens the three penalties look back; -1: all
+    float dry_multiplier = 0.0f, dry_base = 1.75f;
+    int64_t dry_allowed_length = 2, dry_penalty_last_n = -1;  // -1: all
+    std::unordered_set<int32_t> dry_sequence_breakers;
+    float xtc_probability = 0.0f, xtc_threshold = 0.1f;
     std::unordered_map<int32_t, float> logit_bias;  // -100 and below bans
+    std::vector<int32_t> suppress_tokens;
     uint64_t seed = 0;
+    uint32_t choice = 0;  // which of several texts with one seed
 };
 
 struct Candidate {
@@ -30,26 +39,47 @@ public:
 
     int64_t num_tokens() const { return num_tokens_; }
 
-    // A token that is now part of the text: `generated` ones count for presence and frequency, all for repetition.
+    // A token that is now part of the text: `generated` ones count for presence and frequency, all for
+    // repetition and DRY.
     void accept(int32_t token, bool generated);
 
-    // The token for `position`, from logits (num_tokens or more). Steps: bias, penalties; greedy, or
-    // temperature, top-k, top-p, min-p, draw. Ties go to the lower id.
+    // The token for `position`, from logits (num_tokens or more). Ties go to the lower id.
     int32_t sample(const float* logits, int64_t position);
 
 private:
-    void adjust(const float* logits);
-    // The best `count` of adjusted_, best first.
-    void best(int64_t count);
+    struct Accepted {
+        int32_t token;
+        bool generated;
+    };
+    struct Times {
+        int32_t all, generated;
+    };
+
+    const float* adjust(const float* logits);
+    void penalize_repeated_sequences();
+
+    bool rank_more();
+    void keep_typical();
+    int32_t draw(int64_t position);
 
     const KernelTable& kernels_;
     const int64_t num_tokens_;
     const SamplerOptions options_;
-    std::unordered_map<int32_t, int32_t> times_generated_;
-    std::unordered_map<int32_t, bool> seen_;
+    const bool penalizes_, dries_;
+    std::vector<Accepted> history_;             // if an option looks back
+    std::unordered_map<int32_t, Times> times_;  // in the window of the penalties
+
+    // Of the call that runs:
     std::vector<float> adjusted_;
-    std::vector<float> exps_;
-    std::vector<Candidate> candidates_;
+    const float* logits_ = nullptr;  // adjusted
+    float highest_ = 0.0f;
+    // The best, best first, and their weights exp((logit - highest) / temperature); more on demand.
+    std::vector<Candidate> ranked_;
+    std::vector<float> weights_;
+    int64_t num_candidates_ = 0;      // how many there are to rank
+    std::vector<float> all_weights_;  // by token, if the candidates are all tokens
+    double total_ = 0.0;              // the weight of all candidates
+    std::vector<int32_t> matches_;    // lengths, in penalize_repeated_sequences
 };
 
 // Throws `invalid-checkpoint` if a logit is no number, or larger than all; minus infinity is a ban.

@@ -2,7 +2,7 @@
 The native core of inferno: plans, packed weights, KV caches, forward passes, sampling.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from types import ModuleType
 from typing import Annotated
 
@@ -125,13 +125,21 @@ class Executor:
     def isa(self) -> str: ...
 
 class Sampler:
-    """Chooses tokens; a draw is keyed by (seed, position)."""
+    """Chooses tokens; a draw is keyed by (seed, position, choice)."""
 
-    def __init__(self, executor: Executor, *, num_tokens: int, temperature: float, top_k: int, top_p: float, min_p: float, repetition_penalty: float, presence_penalty: float, frequency_penalty: float, logit_bias: Mapping[int, float], seed: int) -> None: ...
+    def __init__(self, executor: Executor, *, num_tokens: int, temperature: float, top_k: int = 0, typical_p: float = 1.0, top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0, presence_penalty: float = 0.0, frequency_penalty: float = 0.0, repeat_last_n: int = -1, dry_multiplier: float = 0.0, dry_base: float = 1.75, dry_allowed_length: int = 2, dry_penalty_last_n: int = -1, dry_sequence_breakers: Set[int] = ..., xtc_probability: float = 0.0, xtc_threshold: float = 0.10000000149011612, logit_bias: Mapping[int, float] = {}, suppress_tokens: Sequence[int] = [], seed: int, choice: int = 0) -> None:
+        """
+        What is not said is off. `repeat_last_n` and `dry_penalty_last_n`: -1 for the whole text.
+        """
 
     def accept(self, tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], generated: bool) -> None: ...
 
     def sample(self, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], position: int) -> int: ...
+
+def sample(samplers: Sequence[Sampler], logits: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], positions: Sequence[int]) -> list[int]:
+    """
+    The next token of each of several texts, from a row of logits each: (texts, num_tokens or more) f32.
+    """
 
 def top_logits(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], count: int) -> list[tuple[int, float]]:
     """The `count` most likely (token, logit), best first."""

@@ -49,6 +49,8 @@ _GGUF_SAMPLING = {
     "general.sampling.top_p": "top_p",
     "general.sampling.min_p": "min_p",
     "general.sampling.penalty_repeat": "repetition_penalty",
+    "general.sampling.xtc_probability": "xtc_probability",
+    "general.sampling.xtc_threshold": "xtc_threshold",
 }
 
 
@@ -495,7 +497,7 @@ def _added_end_tokens(tokenizer_config: Mapping[str, Any]) -> list[int]:
 
 def _generation(generation_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sampling defaults of generation_config.json."""
-    keys = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+    keys = ("temperature", "top_k", "typical_p", "top_p", "min_p", "repetition_penalty")
     sampling = {
         key: generation_config[key] for key in keys if generation_config.get(key) is not None
     }

@@ -18,6 +18,8 @@ from inferno.excerpt import shown
 MAX_SEED = 2**64 - 1
 MAX_LOGPROBS = 20  # OpenAI's limit for `top_logprobs`
 SPECULATION_MODES = ("auto", "off")
+MAX_GUESSES = 16  # rows of one pass beyond the first; more cost as much as they save
+_MAX_INT = 2**31 - 1
 
 
 def _number(name: str, value: Any, low: float, high: float, *, open_low: bool = False) -> float:
@@ -46,25 +48,43 @@ def _integer(name: str, value: Any, low: int, high: int) -> int:
 class SamplingParams:
     """How to choose the next token, and when to stop.
 
-    `temperature=0` is greedy. Zero turns `top_k` and `min_p` off, one turns `top_p` and
-    `repetition_penalty` off. `seed=None` draws a fresh seed, reported in `Generation.seed`.
-    `max_tokens=None` goes on to the end of the text or of the context.
+    What each field means, and in which order they act: docs/design/sampling.md. `temperature=0` is
+    greedy. Zero turns `top_k`, `min_p`, `dry_multiplier` and `xtc_probability` off, one turns
+    `top_p`, `typical_p` and `repetition_penalty` off. `repeat_last_n` and `dry_penalty_last_n`
+    look back so many tokens: None at the whole text, zero at none. `seed=None` draws a fresh seed,
+    reported in `Generation.seed`; `choice` numbers several texts of one seed. `max_tokens=None`
+    goes on to the end of the text or of the context.
+
+    `speculation` is "auto", "off", or a fixed number of guesses; `prediction`, text or ids, is
+    what the reply is expected to be like. Both change the speed and nothing else.
     """
 
     temperature: float = 0.8
     top_k: int = 40
+    typical_p: float = 1.0
     top_p: float = 0.95
     min_p: float = 0.05
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
+    repeat_last_n: int | None = None
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int | None = None
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
     logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
+    suppress_tokens: tuple[int, ...] = ()
     seed: int | None = None
+    choice: int = 0
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
     logprobs: int = 0
-    speculation: str = "auto"
+    speculation: str | int = "auto"
+    prediction: str | tuple[int, ...] | None = None
     json_schema: Any = None
     regex: str | None = None
     grammar: str | None = None
@@ -73,35 +93,43 @@ class SamplingParams:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)  # frozen: only while constructing
 
-        put("temperature", _number("temperature", self.temperature, 0.0, 100.0))
-        put("top_k", _integer("top_k", self.top_k, 0, 2**31 - 1))
-        put("top_p", _number("top_p", self.top_p, 0.0, 1.0, open_low=True))
-        put("min_p", _number("min_p", self.min_p, 0.0, 1.0))
-        put(
-            "repetition_penalty",
-            # Logits are divided by it, in single precision.
-            _number("repetition_penalty", self.repetition_penalty, 0.01, 100.0),
-        )
-        put("presence_penalty", _number("presence_penalty", self.presence_penalty, -100.0, 100.0))
-        put(
-            "frequency_penalty", _number("frequency_penalty", self.frequency_penalty, -100.0, 100.0)
-        )
+        def number(name: str, low: float, high: float, *, open_low: bool = False) -> None:
+            put(name, _number(name, getattr(self, name), low, high, open_low=open_low))
+
+        def integer(name: str, low: int, high: int, *, optional: bool = False) -> None:
+            if not (optional and getattr(self, name) is None):
+                put(name, _integer(name, getattr(self, name), low, high))
+
+        number("temperature", 0.0, 100.0)
+        integer("top_k", 0, _MAX_INT)
+        number("typical_p", 0.0, 1.0, open_low=True)
+        number("top_p", 0.0, 1.0, open_low=True)
+        number("min_p", 0.0, 1.0)
+        number("repetition_penalty", 0.01, 100.0)  # logits are divided by it, in single precision
+        number("presence_penalty", -100.0, 100.0)
+        number("frequency_penalty", -100.0, 100.0)
+        integer("repeat_last_n", 0, _MAX_INT, optional=True)
+        number("dry_multiplier", 0.0, 100.0)
+        number("dry_base", 1.0, 100.0)
+        integer("dry_allowed_length", 1, _MAX_INT)
+        integer("dry_penalty_last_n", 0, _MAX_INT, optional=True)
+        put("dry_sequence_breakers", self._checked_texts("dry_sequence_breakers"))
+        number("xtc_probability", 0.0, 1.0)
+        number("xtc_threshold", 0.0, 1.0, open_low=True)
         put("logit_bias", self._checked_logit_bias())
-        if self.seed is not None:
-            put("seed", _integer("seed", self.seed, 0, MAX_SEED))
-        if self.max_tokens is not None:
-            put("max_tokens", _integer("max_tokens", self.max_tokens, 0, 2**31 - 1))
-        put("stop", self._checked_stop())
+        put("suppress_tokens", self._checked_ids("suppress_tokens"))
+        integer("seed", 0, MAX_SEED, optional=True)
+        integer("choice", 0, 2**32 - 1)
+        integer("max_tokens", 0, _MAX_INT, optional=True)
+        put("stop", self._checked_texts("stop"))
         if not isinstance(self.ignore_eos, bool):
             raise InvalidOption(
                 f"`ignore_eos`: expected True or False, found {shown(self.ignore_eos)}"
             )
-        put("logprobs", _integer("logprobs", self.logprobs, 0, MAX_LOGPROBS))
-        if self.speculation not in SPECULATION_MODES:
-            raise InvalidOption(
-                f"`speculation`: expected one of {', '.join(SPECULATION_MODES)}, "
-                f"found {shown(self.speculation)}"
-            )
+        integer("logprobs", 0, MAX_LOGPROBS)
+        self._check_speculation()
+        if self.prediction is not None and not isinstance(self.prediction, str):
+            put("prediction", self._checked_ids("prediction"))
         for name in ("json_schema", "regex", "grammar"):
             if getattr(self, name) is not None:
                 raise InvalidOption(
@@ -129,22 +157,40 @@ class SamplingParams:
             checked[token] = _number(f"logit_bias[{token}]", value, -100.0, 100.0)
         return checked
 
-    def _checked_stop(self) -> tuple[str, ...]:
-        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
-        if stop is None or not isinstance(stop, (list, tuple)):
+    def _checked_texts(self, name: str) -> tuple[str, ...]:
+        value = getattr(self, name)
+        texts = (value,) if isinstance(value, str) else value
+        if texts is None or not isinstance(texts, (list, tuple)):
             raise InvalidOption(
-                f"`stop`: expected a string or a list of strings, found {shown(self.stop)}"
+                f"`{name}`: expected a string or a list of strings, found {shown(value)}"
             )
-        for text in stop:
+        for text in texts:
             if not isinstance(text, str) or not text:
-                raise InvalidOption(f"`stop`: expected non-empty strings, found {shown(text)}")
+                raise InvalidOption(f"`{name}`: expected non-empty strings, found {shown(text)}")
             try:
                 text.encode()
             except UnicodeEncodeError:
                 raise InvalidOption(
-                    f"`stop`: expected Unicode characters, found a lone surrogate in {shown(text)}"
+                    f"`{name}`: expected Unicode characters, found a lone surrogate in "
+                    f"{shown(text)}"
                 ) from None
-        return tuple(stop)
+        return tuple(texts)
+
+    def _checked_ids(self, name: str) -> tuple[int, ...]:
+        value = getattr(self, name)
+        if not isinstance(value, (list, tuple)):
+            raise InvalidOption(f"`{name}`: expected a list of token ids, found {shown(value)}")
+        return tuple(_integer(name, token, 0, _MAX_INT) for token in value)
+
+    def _check_speculation(self) -> None:
+        value = self.speculation
+        is_mode = isinstance(value, str) and value in SPECULATION_MODES
+        is_count = isinstance(value, int) and not isinstance(value, bool)
+        if not is_mode and not (is_count and 1 <= value <= MAX_GUESSES):  # type: ignore[operator]
+            raise InvalidOption(
+                f"`speculation`: expected {', '.join(SPECULATION_MODES)} or 1 to {MAX_GUESSES} "
+                f"guesses, found {shown(value)}"
+            )
 
     def merged(self, **overrides: Any) -> SamplingParams:
         """Return a copy with `overrides` applied; an unknown name is an error that suggests one."""

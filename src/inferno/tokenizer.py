@@ -138,6 +138,7 @@ class Tokenizer:
         self._added = frozenset(added)
         self._control = frozenset(id for id, token in added.items() if token.special)
         self._unknown_id = unknown_id
+        self._containing: dict[str, frozenset[int]] = {}
         self._ids = {text: id for id, text in reversed(list(texts.items()))} | {
             token.content: id for id, token in added.items()
         }
@@ -394,6 +395,15 @@ class Tokenizer:
         if text.startswith(b" ") and id not in self._added and self._at_start(previous):
             return text[1:]
         return text
+
+    def ids_containing(self, text: str) -> frozenset[int]:
+        """Return the ids whose own text contains `text`."""
+        found = self._containing.get(text)
+        if found is None:
+            wanted = text.encode()
+            found = frozenset(id for id in self._texts if wanted in self.token_bytes(id))
+            self._containing[text] = found
+        return found
 
     def token_bytes(self, id: int) -> bytes:
         """Return the exact bytes that `id` stands for: none for control tokens.

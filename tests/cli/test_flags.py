@@ -15,6 +15,7 @@ from inferno.errors import InvalidOption
 from inferno.options import SamplingParams
 
 VALUES = {"float": "0.5", "int": "7"}
+SPECIAL = {"dry_base": "1.5"}
 
 
 def parse(*arguments: str):
@@ -27,8 +28,10 @@ def parse(*arguments: str):
 def numeric_fields():
     for field in dataclasses.fields(SamplingParams):
         kind = str(field.type).split(" ")[0]
-        if kind in VALUES and field.name != "logprobs":  # logprobs have nowhere to be shown
-            yield pytest.param(field.name, VALUES[kind], id=field.name)
+        # Log probabilities have nowhere to be shown, and there is one reply.
+        if kind in VALUES and field.name not in ("logprobs", "choice"):
+            value = SPECIAL.get(field.name, VALUES[kind])
+            yield pytest.param(field.name, value, id=field.name)
 
 
 @pytest.mark.parametrize(("name", "value"), list(numeric_fields()))
@@ -44,6 +47,14 @@ def test_flags_that_are_not_given_leave_no_trace():
 
 def test_stop_can_be_repeated():
     assert sampling_options(parse("--stop", "a", "--stop", "b")) == {"stop": ["a", "b"]}
+
+
+def test_speculation_is_a_mode_or_a_number():
+    assert sampling_options(parse("--speculation", "off")) == {"speculation": "off"}
+    assert sampling_options(parse("--speculation", "4")) == {"speculation": 4}
+    for wrong in ("17", "0", "-1", "on", "4.5", "9" * 5000, "\u0664"):
+        with pytest.raises(InvalidOption, match="speculation"):
+            sampling_options(parse("--speculation", wrong))
 
 
 def test_engine_flags_become_keywords_of_load():

@@ -33,6 +33,17 @@ SAMPLING_HELP = {
     "seed": "same seed, same reply",
     "max_tokens": "longest reply (what fits in the context)",
 }
+# Numbers that --help has no room for: docs/design/sampling.md explains them all.
+MORE_SAMPLING = (
+    "typical_p",
+    "repeat_last_n",
+    "dry_multiplier",
+    "dry_base",
+    "dry_allowed_length",
+    "dry_penalty_last_n",
+    "xtc_probability",
+    "xtc_threshold",
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -79,15 +90,17 @@ def add_engine_flags(parser: Parser) -> None:
 
 
 def add_sampling_flags(parser: Parser) -> None:
-    """Add a flag for each number of `SamplingParams`, and for `stop`."""
-    group = parser.add_argument_group("sampling (default in brackets, if the model has none)")
+    """Add a flag for each number of `SamplingParams`, for `stop` and for `speculation`."""
+    group = parser.add_argument_group(
+        "sampling (default in brackets, if the model has none; more in the docs)"
+    )
     for field in dataclasses.fields(SamplingParams):
-        if field.name not in SAMPLING_HELP:
+        if field.name not in SAMPLING_HELP and field.name not in MORE_SAMPLING:
             continue
         # Annotations are text here: "float", "int", "int | None".
         kind = float if str(field.type).startswith("float") else int
-        explanation = SAMPLING_HELP[field.name]
-        if field.default is not None:
+        explanation = SAMPLING_HELP.get(field.name, argparse.SUPPRESS)
+        if field.default is not None and field.name in SAMPLING_HELP:
             explanation += f" ({field.default:g})"
         group.add_argument(
             _flag(field.name),
@@ -104,6 +117,13 @@ def add_sampling_flags(parser: Parser) -> None:
         default=argparse.SUPPRESS,
         help="end the reply before TEXT; can be repeated",
     )
+    group.add_argument(
+        "--speculation",
+        type=_speculation,
+        metavar="N",
+        default=argparse.SUPPRESS,
+        help="guess N tokens ahead, or auto, or off; same reply (auto)",
+    )
 
 
 def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -113,10 +133,14 @@ def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def sampling_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the given sampling flags as overrides, checked. Raises InvalidOption."""
-    names = {*SAMPLING_HELP, "stop"}
+    names = {*SAMPLING_HELP, *MORE_SAMPLING, "stop", "speculation"}
     given = {name: value for name, value in vars(arguments).items() if name in names}
     SamplingParams(**given)  # a mistake should not wait for a download
     return given
+
+
+def _speculation(text: str) -> str | int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
 
 
 def _flag(name: str) -> str:
