@@ -27,6 +27,7 @@ from inferno.machine import MAX_THREADS, default_threads
 from inferno.options import SamplingParams
 from inferno.scoring import Score
 from inferno.session import Session, context_full
+from inferno.speculation import PassCosts
 from inferno.tokenizer import Tokenizer, tokenizer_for
 from inferno.weights import open_checkpoint
 
@@ -74,6 +75,7 @@ class Engine:
         self._loaded = loaded
         self._pool = threads
         self._executor = _native.Executor(loaded.model, threads, isa)
+        self._pass_costs = PassCosts(self._seconds_of_pass)
 
     @classmethod
     def load(
@@ -220,6 +222,13 @@ class Engine:
         raise InvalidOption("`embed` is not supported by this version")
 
     # ---- for sessions ---------------------------------------------------------------------------
+
+    def _seconds_of_pass(self, rows: int) -> float:
+        """Time a pass over so many rows of an empty session."""
+        cache = _native.KvCache(self._loaded.pages)
+        began = time.perf_counter()
+        self._executor.forward([(cache, np.zeros(rows, dtype=np.int32), "all")])
+        return time.perf_counter() - began
 
     def _logit_blocks(self, ids: Sequence[int]) -> Iterator[Floats]:
         if len(ids) > self.context:

@@ -17,8 +17,10 @@ import numpy as np
 
 from inferno import _native
 from inferno.errors import InvalidOption
+from inferno.excerpt import shown
 from inferno.graph import Floats
 from inferno.options import SamplingParams
+from inferno.speculation import Drafter
 from inferno.text_stream import TextStream
 
 if TYPE_CHECKING:
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stats:
-    """What a generation took. `cached_tokens` of the `prompt_tokens` were not processed again."""
+    """What a generation took. `cached_tokens` of the `prompt_tokens` were not processed again.
+
+    Of the tokens guessed, `drafted` were verified, and `accepted` of these became text.
+    """
 
     prompt_tokens: int = 0
     cached_tokens: int = 0
@@ -65,6 +70,7 @@ class Generation:
         self._params = params
         self._prompt = prompt
         self._check(params)
+        self._breakers = self._sequence_breakers()
         self.seed = params.seed if params.seed is not None else secrets.randbits(64)
         self._pieces: list[str] = []
         self._tokens: list[int] = []
@@ -73,6 +79,9 @@ class Generation:
         self._failure: Exception | None = None
         self._stats = Stats()
         self._cancelled = False
+        self._drafter: Drafter | None = None
+        self._drafted, self._accepted = 0, 0
+        self._attempt: tuple[int, int] | None = None  # what was drafted, and `_accepted` before
         self._revision = 0
         self._reading = threading.RLock()
         self._is_stepping = False
@@ -80,11 +89,17 @@ class Generation:
 
     def _check(self, params: SamplingParams) -> None:
         vocab_size = self._session._engine.config.vocab_size
-        for token in params.logit_bias:
-            if token >= vocab_size:
-                raise InvalidOption(
-                    f"`logit_bias`: token id {token} is not in the vocabulary of {vocab_size:,}"
-                )
+        options = (
+            ("logit_bias", params.logit_bias),
+            ("suppress_tokens", params.suppress_tokens),
+            ("prediction", () if isinstance(params.prediction, str) else params.prediction or ()),
+        )
+        for name, tokens in options:
+            for token in tokens:
+                if token >= vocab_size:
+                    raise InvalidOption(
+                        f"`{name}`: token id {token} is not in the vocabulary of {vocab_size:,}"
+                    )
 
     def __iter__(self) -> Iterator[str]:
         """Yield every piece of the text, from the first on, computing those that are missing."""
@@ -164,8 +179,10 @@ class Generation:
             self._revision = session._revision
             prompt_tokens = len(session)
             processed = session._process(lambda: self._cancelled)
+            session._drop_draft()
             sampler = self._sampler() if session._next_logits is not None else None
             previous = session._tokens[-1]
+            self._drafter = self._new_drafter(previous) if sampler is not None else None
         prefilled = time.perf_counter()
         cached = prompt_tokens - processed if cached is None else cached
         self._stats = Stats(prompt_tokens, cached, prefill_seconds=prefilled - began)
@@ -185,6 +202,8 @@ class Generation:
             if piece:
                 yield piece
         self._finish_reason = reason
+        with session._exclusive():
+            session._drop_draft()
         rest = stream.finish()
         self._count(prefilled)
         if rest:
@@ -199,7 +218,7 @@ class Generation:
                     "The session was changed while this generation was being read",
                     hint="finish one before the next, or give each a fork of the session",
                 )
-            session._process()
+            self._process()
             assert session._next_logits is not None
             logits = session._next_logits
             token = sampler.sample(logits[: engine.num_tokens], len(session))
@@ -208,9 +227,45 @@ class Generation:
             if self._params.logprobs:
                 self._logprobs.append(self._logprobs_of(token, logits))
             self._tokens.append(token)
-            session._append([token])
+            self._accepted += session._append_drawn(token)
+        if self._drafter is not None:
+            self._drafter.take(token)
         sampler.accept(np.array([token], dtype=np.int32), True)
         return token
+
+    def _process(self) -> None:
+        """Process what is new, and with it guesses of what follows, if there are any that pay."""
+        session, drafter = self._session, self._drafter
+        if session._next_logits is not None:
+            return
+        draft: list[int] = []
+        if drafter is not None:
+            if self._attempt is not None:
+                drafted, before = self._attempt
+                drafter.record(drafted, self._accepted - before)
+            draft = drafter.draft(session._tokens, session._ngrams(), self._room() - 1)
+            self._attempt = (len(draft), self._accepted) if draft else None
+        began = time.perf_counter()
+        processed = session._process(draft=draft)
+        self._drafted += len(draft)
+        session._engine._pass_costs.observe(processed + len(draft), time.perf_counter() - began)
+
+    def _room(self) -> int:
+        """Return how many tokens may still come."""
+        room = self._session._engine.context - len(self._session)
+        limit = self._params.max_tokens
+        return room if limit is None else min(room, limit - len(self._tokens))
+
+    def _new_drafter(self, previous: int) -> Drafter | None:
+        params, engine = self._params, self._session._engine
+        if params.speculation == "off":
+            return None
+        if isinstance(params.prediction, str):
+            prediction = engine.tokenizer.encode(params.prediction, previous=previous)
+        else:
+            prediction = list(params.prediction or ())
+        count = params.speculation if isinstance(params.speculation, int) else None
+        return Drafter(engine._pass_costs, prediction, count)
 
     def _adopt_prompt(self) -> int | None:
         """Bring the session to the prompt, if there is one; return how much of it was cached."""
@@ -223,12 +278,7 @@ class Generation:
     def _limit_reached(self) -> str | None:
         if self._cancelled:
             return "cancelled"
-        limit = self._params.max_tokens
-        if limit is not None and len(self._tokens) >= limit:
-            return "length"
-        if len(self._session) >= self._session._engine.context:
-            return "length"
-        return None
+        return "length" if self._room() <= 0 else None
 
     def _logprobs_of(self, token: int, logits: Floats) -> TokenLogprobs:
         engine = self._session._engine
@@ -240,25 +290,56 @@ class Generation:
 
     def _sampler(self) -> _native.Sampler:
         p, engine = self._params, self._session._engine
+        look_back = {
+            name: -1 if getattr(p, name) is None else getattr(p, name)
+            for name in ("repeat_last_n", "dry_penalty_last_n")
+        }
         sampler = _native.Sampler(
             engine._executor,
             num_tokens=engine.num_tokens,
             temperature=p.temperature,
             top_k=p.top_k,
+            typical_p=p.typical_p,
             top_p=p.top_p,
             min_p=p.min_p,
             repetition_penalty=p.repetition_penalty,
             presence_penalty=p.presence_penalty,
             frequency_penalty=p.frequency_penalty,
+            dry_multiplier=p.dry_multiplier,
+            dry_base=p.dry_base,
+            dry_allowed_length=p.dry_allowed_length,
+            dry_sequence_breakers=self._breakers,
+            xtc_probability=p.xtc_probability,
+            xtc_threshold=p.xtc_threshold,
             logit_bias=dict(p.logit_bias),
+            suppress_tokens=p.suppress_tokens,
             seed=self.seed,
+            choice=p.choice,
+            **look_back,
         )
         sampler.accept(np.array(self._session._tokens, dtype=np.int32), False)
         return sampler
+
+    def _sequence_breakers(self) -> set[int]:
+        """Return the ids whose text contains one of `dry_sequence_breakers`."""
+        ids: set[int] = set()
+        if self._params.dry_multiplier:
+            tokenizer = self._session._engine.tokenizer
+            for text in self._params.dry_sequence_breakers:
+                found = tokenizer.ids_containing(text)
+                if not found:
+                    raise InvalidOption(
+                        f"`dry_sequence_breakers`: no token contains {shown(text)}",
+                        hint="a breaker is looked for within tokens; take a shorter one",
+                    )
+                ids |= found
+        return ids
 
     def _count(self, prefilled: float) -> None:
         self._stats = replace(
             self._stats,
             generated_tokens=len(self._tokens),
+            drafted=self._drafted,
+            accepted=self._accepted,
             decode_seconds=time.perf_counter() - prefilled,
         )

@@ -18,6 +18,7 @@ from inferno.errors import ContextFull, InvalidOption
 from inferno.excerpt import shown
 from inferno.graph import Floats
 from inferno.options import SamplingParams
+from inferno.speculation import NgramIndex
 
 if TYPE_CHECKING:
     from inferno.engine import Engine
@@ -40,6 +41,10 @@ class Session:
         self._tokens: list[int] = []
         self._cache = _native.KvCache(engine._loaded.pages)
         self._next_logits: Floats | None = None  # after the last of `tokens`
+        # Guesses of what follows `tokens`: in the cache, but not in the session unless they come.
+        self._draft: list[int] = []
+        self._draft_logits: Floats | None = None  # a row after each guess
+        self._index: NgramIndex | None = None  # of `tokens`, if somebody looked for guesses
         self._lock = threading.RLock()
         self._is_busy = False
         self._revision = 0  # a generation notices by it that others changed the session
@@ -66,6 +71,7 @@ class Session:
         """
         with self._exclusive():
             previous = self._tokens[-1] if self._tokens else None
+            self._drop_draft()
             self._append(self._engine._prompt_ids(text_or_ids, previous=previous))
             self._revision += 1
             return self._process()
@@ -93,6 +99,7 @@ class Session:
             other = Session(self._engine)
             other._tokens = list(self._tokens)
             other._cache = self._cache.fork()
+            other._drop_draft()
             other._next_logits = self._next_logits
             return other
 
@@ -143,13 +150,40 @@ class Session:
         if len(self._tokens) + len(ids) > self._engine.context:
             raise context_full(len(self._tokens), len(ids), self._engine)
         if ids:
+            self._drop_draft()
             self._next_logits = None
             self._tokens.extend(ids)
 
+    def _append_drawn(self, id: int) -> bool:
+        """Append the token that was drawn; tell whether it had been guessed."""
+        if not self._draft or self._draft[0] != id:
+            self._append([id])
+            return False
+        assert self._draft_logits is not None
+        self._next_logits, self._draft_logits = self._draft_logits[0], self._draft_logits[1:]
+        del self._draft[0]
+        self._tokens.append(id)
+        return True
+
+    def _drop_draft(self) -> None:
+        """Forget the guesses that have not come."""
+        self._draft, self._draft_logits = [], None
+        if len(self._cache) > len(self._tokens):
+            self._cache.truncate(len(self._tokens))
+
+    def _ngrams(self) -> NgramIndex:
+        """Return the index of the tokens, which the caller lets grow."""
+        if self._index is None:
+            self._index = NgramIndex(self._tokens)
+        return self._index
+
     def _cut(self, length: int) -> None:
+        self._drop_draft()
         if length < len(self._tokens):
             self._next_logits = None
             self._cache.truncate(min(length, len(self._cache)))
+            if self._index is not None:
+                self._index.cut(length)
             del self._tokens[length:]
 
     def _adopt(self, ids: Sequence[int]) -> int:
@@ -159,6 +193,7 @@ class Session:
         """
         if len(ids) > self._engine.context:
             raise context_full(0, len(ids), self._engine)
+        self._drop_draft()
         common = 0
         for ours, theirs in zip(self._tokens, ids, strict=False):
             if ours != theirs:
@@ -169,25 +204,34 @@ class Session:
         self._append(ids[keep:])
         return keep
 
-    def _process(self, cancelled: Callable[[], bool] = lambda: False) -> int:
+    def _process(
+        self, cancelled: Callable[[], bool] = lambda: False, draft: Sequence[int] = ()
+    ) -> int:
         """Process what the cache lacks, in chunks; return how many tokens that were.
 
-        Unless cancelled, `_next_logits` are there afterwards.
+        Unless cancelled, `_next_logits` are there afterwards, and those after each of `draft`,
+        which the last pass processes too. The context has room for it.
         """
         if self._next_logits is not None:
             return 0
         executor = self._engine._executor
+        self._drop_draft()
         if self._tokens and len(self._cache) == len(self._tokens):
             self._cache.truncate(len(self._tokens) - 1)  # its logits were not kept: once more
         processed = 0
         while len(self._cache) < len(self._tokens) and not cancelled():
             start = len(self._cache)
             chunk = np.array(self._tokens[start : start + PREFILL_ROWS], dtype=np.int32)
-            is_last = start + len(chunk) == len(self._tokens)
-            logits = executor.forward([(self._cache, chunk, "last" if is_last else "none")])
-            if is_last:
-                self._next_logits = logits[0]
             processed += len(chunk)
+            if start + len(chunk) < len(self._tokens):
+                executor.forward([(self._cache, chunk, "none")])
+            elif draft:
+                guessed = np.concatenate([chunk, np.array(draft, dtype=np.int32)])
+                logits = executor.forward([(self._cache, guessed, "all")])[len(chunk) - 1 :]
+                self._next_logits, self._draft_logits = logits[0], logits[1:]
+                self._draft = list(draft)
+            else:
+                self._next_logits = executor.forward([(self._cache, chunk, "last")])[0]
         return processed
 
 
