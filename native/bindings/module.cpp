@@ -82,7 +82,7 @@ nb::ndarray<nb::numpy, float> forward(Executor& executor,
         const nb::gil_scoped_release release;
         executor.forward(rows, [&] {
             count = (size_t)executor.num_logits();
-            copy = std::make_unique<float[]>(count * vocab);
+            copy = std::make_unique_for_overwrite<float[]>(count * vocab);
             for (size_t i = 0; i < count; ++i)
                 std::memcpy(&copy[i * vocab], executor.logits((int)i), vocab * sizeof(float));
         });

@@ -21,9 +21,9 @@ bool better(const Candidate& a, const Candidate& b) {
 constexpr float kBan = -100.0f;
 
 // How many tokens are ranked before a draw or a filter asks for more: most need no more than the first.
-constexpr int64_t kFirstRanked = 256, kRankedGrowth = 16;
+constexpr int64_t kFirstRanked = 256, kRankedGrowth = 4;
 // A heap of the best is cheaper than moving the whole vocabulary up to about here.
-constexpr int64_t kLargestHeap = 4096;
+constexpr int64_t kLargestHeap = 1024;
 
 // Independent sums and maxima, as many as two registers of any instruction set hold: the compiler may
 // keep them side by side without reordering anything.
@@ -61,6 +61,13 @@ double sum_of(const float* x, int64_t n) {
     return sum;
 }
 
+// Sort the elements that belong to [first, last) of a vector whose first `first` are in place.
+void sort_part(auto& vector, int64_t first, int64_t last, auto before) {
+    const auto begin = vector.begin();
+    if (last < (int64_t)vector.size()) std::nth_element(begin + first, begin + last, vector.end(), before);
+    std::sort(begin + first, begin + last, before);
+}
+
 }  // namespace
 
 double uniform(uint64_t seed, uint64_t position, uint64_t choice) {
@@ -84,9 +91,8 @@ std::vector<Candidate> top_logits(const float* logits, int64_t n, int64_t count)
     if (count > kLargestHeap) {
         std::vector<Candidate> all((size_t)n);
         for (int64_t i = 0; i < n; ++i) all[i] = {(int32_t)i, logits[i]};
-        if (count < n) std::nth_element(all.begin(), all.begin() + count, all.end(), better);
+        sort_part(all, 0, count, better);
         all.resize((size_t)count);
-        std::sort(all.begin(), all.end(), better);
         return all;
     }
     // A heap whose front is the worst of the best so far: nearly every block is turned away by one comparison.
@@ -222,11 +228,21 @@ void Sampler::penalize_repeated_sequences() {
 
 // Rank and weigh more of the candidates; false if all are.
 bool Sampler::rank_more() {
-    const int64_t ranked = (int64_t)ranked_.size();
+    const int64_t ranked = num_ranked_;
     if (ranked == num_candidates_) return false;
-    ranked_ = top_logits(logits_, num_tokens_, std::min(num_candidates_, ranked * kRankedGrowth));
-    weights_.resize(ranked_.size());
-    for (size_t i = 0; i < ranked_.size(); ++i) weights_[i] = all_weights_[ranked_[i].token];
+    num_ranked_ = std::min(num_candidates_, ranked * kRankedGrowth);
+    if (num_ranked_ <= kLargestHeap) {
+        ranked_ = top_logits(logits_, num_tokens_, num_ranked_);
+    } else {
+        const bool is_first = (int64_t)ranked_.size() < num_tokens_;
+        if (is_first) {  // from here on it holds all tokens, of which `num_ranked_` are in their places
+            ranked_.resize((size_t)num_tokens_);
+            for (int64_t i = 0; i < num_tokens_; ++i) ranked_[(size_t)i] = {(int32_t)i, logits_[i]};
+        }
+        sort_part(ranked_, is_first ? 0 : ranked, num_ranked_, better);
+    }
+    weights_.resize((size_t)num_ranked_);
+    for (int64_t i = ranked; i < num_ranked_; ++i) weights_[(size_t)i] = all_weights_[(size_t)ranked_[(size_t)i].token];
     return true;
 }
 
@@ -240,6 +256,7 @@ void Sampler::keep_typical() {
         float weight;
     };
     std::vector<Typical> all;
+    all.reserve(all_weights_.empty() ? ranked_.size() : all_weights_.size());
     const auto consider = [&](const Candidate& candidate, float weight) {
         if (weight > 0.0f)
             all.push_back({(double)(candidate.logit - highest_) / options_.temperature, candidate, weight});
@@ -257,12 +274,15 @@ void Sampler::keep_typical() {
     };
     size_t kept = 0, sorted = 0;
     double mass = 0.0;
-    do {  // sorted only as far as it takes
-        const size_t more = std::min(std::max((size_t)kFirstRanked, sorted * kRankedGrowth), all.size());
-        std::partial_sort(all.begin() + (int64_t)sorted, all.begin() + (int64_t)more, all.end(), more_typical);
-        sorted = more;
-        while (kept < sorted && (kept == 0 || mass < options_.typical_p * total_)) mass += all[kept++].weight;
-    } while (kept == sorted && sorted < all.size() && mass < options_.typical_p * total_);
+    const double enough = options_.typical_p * total_;
+    while (kept < all.size() && (kept == 0 || mass < enough)) {
+        if (kept == sorted) {  // sorted only as far as it takes
+            const size_t more = std::min(std::max((size_t)kFirstRanked, sorted * kRankedGrowth), all.size());
+            sort_part(all, (int64_t)sorted, (int64_t)more, more_typical);
+            sorted = more;
+        }
+        mass += all[kept++].weight;
+    }
     all.resize(kept);
     std::sort(all.begin(), all.end(),
               [](const Typical& a, const Typical& b) { return better(a.candidate, b.candidate); });
@@ -272,7 +292,7 @@ void Sampler::keep_typical() {
         ranked_.push_back(t.candidate);
         weights_.push_back(t.weight);
     }
-    num_candidates_ = (int64_t)kept;
+    num_candidates_ = num_ranked_ = (int64_t)kept;
     total_ = sum_of(weights_.data(), (int64_t)kept);
 }
 
@@ -282,6 +302,7 @@ int32_t Sampler::sample(const float* logits, int64_t position) {
     const bool is_greedy = options_.temperature == 0.0f, ranks_all = !is_greedy && options_.top_k == 0;
     num_candidates_ = is_greedy ? 1 : ranks_all ? num_tokens_ : std::min(options_.top_k, num_tokens_);
     ranked_ = top_logits(logits_, num_tokens_, ranks_all ? kFirstRanked : num_candidates_);
+    num_ranked_ = (int64_t)ranked_.size();
     highest_ = ranked_[0].logit;
     if (highest_ == -kInfinity)
         throw Error("invalid-option", "`logit_bias` or `suppress_tokens` bans every token",
@@ -299,7 +320,7 @@ int32_t Sampler::draw(int64_t position) {
     for (size_t i = 0; i < weights_.size(); ++i) weights_[i] = ranked_[i].logit;
     weigh(weights_);
     all_weights_.clear();
-    if ((int64_t)ranked_.size() < num_candidates_) {
+    if (num_ranked_ < num_candidates_) {
         all_weights_.assign(logits_, logits_ + num_tokens_);
         weigh(all_weights_);
     }
@@ -307,9 +328,7 @@ int32_t Sampler::draw(int64_t position) {
     total_ = sum_of(all.data(), (int64_t)all.size());
     if (options_.typical_p < 1.0f) keep_typical();
 
-    const auto is_ranked = [&](int64_t i) {
-        return i < (int64_t)ranked_.size() || (i < num_candidates_ && rank_more());
-    };
+    const auto is_ranked = [&](int64_t i) { return i < num_ranked_ || (i < num_candidates_ && rank_more()); };
     int64_t kept = num_candidates_;
     double mass = total_;
     if (options_.top_p < 1.0f || options_.min_p > 0.0f) {

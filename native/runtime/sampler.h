@@ -76,6 +76,7 @@ private:
     // The best, best first, and their weights exp((logit - highest) / temperature); more on demand.
     std::vector<Candidate> ranked_;
     std::vector<float> weights_;
+    int64_t num_ranked_ = 0;          // how many of `ranked_` are in their places
     int64_t num_candidates_ = 0;      // how many there are to rank
     std::vector<float> all_weights_;  // by token, if the candidates are all tokens
     double total_ = 0.0;              // the weight of all candidates
