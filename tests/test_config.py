@@ -200,7 +200,15 @@ def test_generation_config_gives_sampling_defaults() -> None:
     assert huggingface({"temperature": 0.6}).generation == {"temperature": 0.6}
     assert huggingface({"do_sample": False, "temperature": 0.6}).generation == {"temperature": 0.0}
     assert huggingface().generation == {}
+    assert huggingface({"typical_p": 0.9, "suppress_tokens": [3, 1]}).generation == {
+        "typical_p": 0.9,
+        "suppress_tokens": (3, 1),
+    }
     assert gguf(general__sampling__top_k=20).generation == {"top_k": 20}
+    assert gguf(general__sampling__xtc_threshold=0.2).generation == {"xtc_threshold": 0.2}
+    for stored, ours in ((-1, None), (0, 0), (64, 64)):
+        found = gguf(general__sampling__penalty_last_n=stored).generation
+        assert found == {"repeat_last_n": ours}
 
 
 def test_an_impossible_sampling_default_is_an_invalid_checkpoint() -> None:

@@ -79,7 +79,7 @@ def random_logits(count: int, seed: int = 0, spread: float = 3.0) -> Floats:
 def described(
     logits: Floats, position: int, prompt: list[int], generated: list[int], o: dict[str, Any]
 ) -> int:
-    """Choose a token by the words of docs/design/sampling.md, one after the other."""
+    """Choose a token by the words of the guide, one after the other."""
     x = logits.astype(np.float64)
     for token, bias in o["logit_bias"].items():
         x[token] = -np.inf if bias <= -100 else x[token] + bias

@@ -110,6 +110,32 @@ def test_nothing_of_a_stop_string_leaks_and_nothing_before_it_is_lost(kind: str,
     assert stopped == any(s in text for s in stop if s)
 
 
+@any_tokenizer
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_any_ids_stream_to_what_they_decode_to_before_a_stop_string(kind: str, data: Any) -> None:
+    """Bytes that are no characters, control tokens, and stop strings that begin or end in them."""
+    tokenizer = TOKENIZERS[kind]()
+    token = st.integers(0, min(tokenizer.vocab_size, 300) - 1) | st.integers(
+        0, tokenizer.vocab_size - 1
+    )
+    tokens = data.draw(st.lists(token, max_size=40))
+    whole = tokenizer.decode(tokens)
+    stop = data.draw(st.lists(st.text(alphabet="ab\ufffd ", min_size=1, max_size=3), max_size=3))
+    if whole:
+        start = data.draw(st.integers(0, len(whole) - 1))
+        stop.append(whole[start : data.draw(st.integers(start + 1, len(whole)))])
+    text_stream, pieces, shown = TextStream(tokenizer, stop), [], ""
+    for id in tokens:
+        pieces.append(text_stream.push(id))
+        shown += pieces[-1]
+        assert whole.startswith(shown)  # what was shown is never taken back
+        if text_stream.stopped:
+            break
+    pieces.append(text_stream.finish())
+    assert "".join(pieces) == first_stop(whole, stop)
+
+
 def test_text_is_held_back_only_while_it_may_become_a_stop_string() -> None:
     text_stream = TextStream(words(), ["STOP"])
     a, s, st_, x = ids("<0x61>", "<0x53>", "ST", "<0x78>")

@@ -1,6 +1,6 @@
 // From a row of logits to a token. Draws come from a counter-based generator keyed by (seed, position,
 // choice), so a text depends on the model, the ids and the parameters, and on nothing that happened in
-// between. What the options mean, and their order: docs/design/sampling.md.
+// between. What the options mean, and their order: docs/guides/use-it-from-python.md.
 #pragma once
 #include <cstdint>
 #include <unordered_map>

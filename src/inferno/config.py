@@ -49,6 +49,7 @@ _GGUF_SAMPLING = {
     "general.sampling.top_p": "top_p",
     "general.sampling.min_p": "min_p",
     "general.sampling.penalty_repeat": "repetition_penalty",
+    "general.sampling.penalty_last_n": "repeat_last_n",
     "general.sampling.xtc_probability": "xtc_probability",
     "general.sampling.xtc_threshold": "xtc_threshold",
 }
@@ -497,7 +498,15 @@ def _added_end_tokens(tokenizer_config: Mapping[str, Any]) -> list[int]:
 
 def _generation(generation_config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sampling defaults of generation_config.json."""
-    keys = ("temperature", "top_k", "typical_p", "top_p", "min_p", "repetition_penalty")
+    keys = (
+        "temperature",
+        "top_k",
+        "typical_p",
+        "top_p",
+        "min_p",
+        "repetition_penalty",
+        "suppress_tokens",
+    )
     sampling = {
         key: generation_config[key] for key in keys if generation_config.get(key) is not None
     }
@@ -507,6 +516,8 @@ def _generation(generation_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked_sampling(sampling: dict[str, Any], source: str) -> dict[str, Any]:
+    if sampling.get("repeat_last_n") == -1:  # llama.cpp's word for the whole text
+        sampling["repeat_last_n"] = None
     try:
         params = SamplingParams(**sampling)
     except InvalidOption as error:

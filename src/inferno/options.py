@@ -48,12 +48,12 @@ def _integer(name: str, value: Any, low: int, high: int) -> int:
 class SamplingParams:
     """How to choose the next token, and when to stop.
 
-    What each field means, and in which order they act: docs/design/sampling.md. `temperature=0` is
-    greedy. Zero turns `top_k`, `min_p`, `dry_multiplier` and `xtc_probability` off, one turns
-    `top_p`, `typical_p` and `repetition_penalty` off. `repeat_last_n` and `dry_penalty_last_n`
-    look back so many tokens: None at the whole text, zero at none. `seed=None` draws a fresh seed,
-    reported in `Generation.seed`; `choice` numbers several texts of one seed. `max_tokens=None`
-    goes on to the end of the text or of the context.
+    What each field means, and in which order they act: docs/guides/use-it-from-python.md.
+    `temperature=0` is greedy. Zero turns `top_k`, `min_p`, `dry_multiplier` and `xtc_probability`
+    off, one turns `top_p`, `typical_p` and `repetition_penalty` off. `repeat_last_n` and
+    `dry_penalty_last_n` look back so many tokens: None at the whole text, zero at none.
+    `seed=None` draws a fresh seed, reported in `Generation.seed`; `choice` numbers several texts
+    of one seed. `max_tokens=None` goes on to the end of the text or of the context.
 
     `speculation` is "auto", "off", or a fixed number of guesses; `prediction`, text or ids, is
     what the reply is expected to be like. Both change the speed and nothing else.

@@ -33,7 +33,7 @@ SAMPLING_HELP = {
     "seed": "same seed, same reply",
     "max_tokens": "longest reply (what fits in the context)",
 }
-# Numbers that --help has no room for: docs/design/sampling.md explains them all.
+# Numbers that --help has no room for: docs/guides/use-it-from-python.md has them all.
 MORE_SAMPLING = (
     "typical_p",
     "repeat_last_n",
