@@ -62,6 +62,7 @@ def test_json_is_one_object_with_everything(model: str, capsys: pytest.CaptureFi
         (["--plot", "missing/chart.svg"], "`--plot`"),
         (["--save", "missing/r.json"], "`--save`"),
         (["--prompt", "65"], "`context`"),
+        (["--against", "llama.cpp", "--against-python", "missing"], "`--against-python`"),
     ],
 )
 def test_impossible_workloads_are_usage_errors(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -169,6 +170,11 @@ def _contenders(options: argparse.Namespace, engine: Engine) -> Iterator[Contend
         if flag == "llama.cpp":
             python = options.against_python
             python = Path(python) if python else llama_cpp_python()
+            if not os.access(python, os.X_OK):
+                raise InvalidOption(
+                    f"`--against-python`: expected a Python that can be run, found {str(python)!r}",
+                    hint="leave it out, and one with llama.cpp is made",
+                )
             yield LlamaCpp(python, hub.resolve(options.model), **size)
         else:
             yield servers.contender(flag, next(names), **size)
