@@ -65,14 +65,12 @@ void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token)
     }
 }
 
-// All row tiles of the panel for `width` tokens, 1 <= width <= T.
-template <class Isa, class Format, int T>
+// All row tiles of the panel for `width` tokens, 1 <= width <= T, R row tiles at a time.
+template <class Isa, class Format, int T, int R>
 INFERNO_INLINE void matmul_tokens(const MatmulArgs& a, const uint8_t* x, int token, int width) {
     if constexpr (T > 1) {
-        if (width < T) return matmul_tokens<Isa, Format, T - 1>(a, x, token, width);
+        if (width < T) return matmul_tokens<Isa, Format, T - 1, R>(a, x, token, width);
     }
-    // One token waits for memory, whatever its broadcasts cost: it reads one stream.
-    constexpr int R = T > 1 ? Isa::kTiles : 1;
     int64_t tile = a.first_tile;
     for (; tile + R <= a.last_tile; tile += R) matmul_tile<Isa, Format, T, R>(a, tile, x, token);
     for (; tile < a.last_tile; ++tile) matmul_tile<Isa, Format, T, 1>(a, tile, x, token);
@@ -80,11 +78,13 @@ INFERNO_INLINE void matmul_tokens(const MatmulArgs& a, const uint8_t* x, int tok
 
 template <class Isa, class Format>
 void matmul(const MatmulArgs& a) {
-    constexpr int T = Isa::kTokens;
+    constexpr int T = Isa::kTokens, R = Isa::kTiles;
+    // A single tile of tokens waits for memory, whatever its broadcasts cost: it reads one stream.
+    if (a.num_tokens <= T) return matmul_tokens<Isa, Format, T, 1>(a, a.x, 0, a.num_tokens);
     const int64_t bytes = activation_bytes(Format::kActivation, 1, a.blocks);
     for (int token = a.first_token; token < a.last_token; token += T) {
         const int width = a.num_tokens - token < T ? a.num_tokens - token : T;
-        matmul_tokens<Isa, Format, T>(a, a.x + token * bytes, token, width);
+        matmul_tokens<Isa, Format, T, R>(a, a.x + token * bytes, token, width);
     }
 }
 
