@@ -44,6 +44,7 @@ class Rule(NamedTuple):
     gpt2: bool = False  # after the patterns, cut as GPT-2 does
     ignore_merges: bool = False  # a whole word in the vocabulary is one token, whatever the merges
     adds_bos: bool = False
+    normalizes: bool = False  # to NFC, before anything else
 
 
 _RULES: dict[Rule, tuple[str, ...]] = {
@@ -57,7 +58,8 @@ _RULES: dict[Rule, tuple[str, ...]] = {
         "lfm2",
     ),
     Rule((_LLAMA3,)): ("dbrx", "smaug-bpe"),
-    Rule((_QWEN2,)): ("qwen2", "deepseek-r1-qwen", "stablelm2"),
+    Rule((_QWEN2,), normalizes=True): ("qwen2",),
+    Rule((_QWEN2,)): ("deepseek-r1-qwen", "stablelm2"),
     Rule((_TEKKEN,), ignore_merges=True, adds_bos=True): ("tekken",),
     Rule(_DEEPSEEK_CODER): ("deepseek-coder",),
     # What llama.cpp does for files that name no rule, or this one.

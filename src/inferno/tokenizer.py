@@ -179,7 +179,7 @@ class Tokenizer:
                 f"found {str(error)[:200]}"
             ) from None
         model = type(backend.model).__name__
-        parts = [*_components(backend.pre_tokenizer), *_components(backend.decoder)]
+        parts = [*components(backend.pre_tokenizer), *components(backend.decoder)]
         kinds = {part.get("type") for part in parts}
         byte_level = "ByteLevel" in kinds
         if model not in ("BPE", "Unigram") or not (
@@ -254,6 +254,12 @@ class Tokenizer:
         kinds = keys.numbers("token_type", len(texts)) or [
             CONTROL if id in (bos_id, eos_id, unknown_id) else NORMAL for id in range(len(texts))
         ]
+        scores = keys.numbers("scores", len(texts)) if model == "llama" else []
+        # Rows that only pad the embedding have names too; nobody must ever read or draw one.
+        used = len(texts)
+        while used and kinds[used - 1] == UNUSED and used - 1 not in (bos_id, eos_id, unknown_id):
+            used -= 1
+        texts, kinds = texts[:used], kinds[:used]
         # Of tokens spelled alike the first counts, but a control token always keeps its own id.
         vocab = {text: id for id, text in reversed(list(enumerate(texts)))} | {
             text: id
@@ -270,9 +276,17 @@ class Tokenizer:
                 vocab, _parsed_merges(keys.strings("merges")), ignore_merges=rule.ignore_merges
             )
             backend.pre_tokenizer = pre_tokenizer(rule)
+            if rule.normalizes:
+                backend.normalizer = tokenizers.normalizers.NFC()
             prefix, unprefixed = SpacePrefix.NEVER, None
         else:
-            merges = _merges_by_score(texts, kinds, keys.numbers("scores", len(texts)))
+            # Merges say more than scores, and few files of this kind have them: ours, where the
+            # order among the pairs that make a piece matters (`gguf_vocabulary`).
+            merges = (
+                _parsed_merges(keys.strings("merges"))
+                if f"{keys.PREFIX}merges" in metadata
+                else merges_by_score(texts, kinds, scores[: len(texts)])
+            )
             options: dict[str, Any] = {"byte_fallback": True, "fuse_unk": True}
             if unknown_id is not None:
                 options["unk_token"] = texts[unknown_id]
@@ -318,6 +332,11 @@ class Tokenizer:
                 if kind == BYTE and model == "llama" and BYTE_PIECE.fullmatch(texts[id])
             ),
         )
+
+    @property
+    def space_prefix(self) -> SpacePrefix:
+        """Where this vocabulary invents a space."""
+        return self._space_prefix
 
     @property
     def control_tokens(self) -> Mapping[str, int]:
@@ -592,7 +611,7 @@ def _parsed_merges(lines: Sequence[str]) -> list[tuple[str, str]]:
     return merges
 
 
-def _merges_by_score(
+def merges_by_score(
     texts: Sequence[str], kinds: Sequence[int], scores: Sequence[float]
 ) -> list[tuple[str, str]]:
     """Return the merges that a SentencePiece BPE vocabulary implies, best first.
@@ -623,7 +642,7 @@ def _merges_by_score(
     return [(left, right) for _, _, left, right in ranked]
 
 
-def _components(part: Any) -> list[dict[str, Any]]:
+def components(part: Any) -> list[dict[str, Any]]:
     """Return the JSON of a normalizer, pre-tokenizer or decoder, sequences laid flat."""
     if part is None:
         return []
@@ -648,8 +667,8 @@ def _space_prefix_of(
     """Return where `backend` invents a space, and the same steps without the inventing."""
     import tokenizers
 
-    normalizers = _components(backend.normalizer)
-    pre_tokenizers = _components(backend.pre_tokenizer)
+    normalizers = components(backend.normalizer)
+    pre_tokenizers = components(backend.pre_tokenizer)
     found = SpacePrefix.NEVER
     if any(step["type"] == "Prepend" and step["prepend"] == SPACE for step in normalizers):
         found = SpacePrefix.ALWAYS
@@ -698,11 +717,13 @@ def _special_texts(config: Mapping[str, Any]) -> dict[str, str]:
 class _GgufKeys:
     """The `tokenizer.ggml.*` keys, checked: a file may hold anything under any name."""
 
+    PREFIX = "tokenizer.ggml."
+
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._metadata = metadata
 
     def _get(self, key: str) -> Any:
-        return self._metadata.get(f"tokenizer.ggml.{key}")
+        return self._metadata.get(f"{self.PREFIX}{key}")
 
     def _wrong(self, key: str, expected: str, found: object) -> InvalidCheckpoint:
         return InvalidCheckpoint(
