@@ -548,3 +548,36 @@ def test_the_date_is_that_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_caller_variables_reach_the_template_and_cannot_replace_the_messages() -> None:
     text = "{{ messages | length }}{{ flag }}{{ bos_token }}"
     assert template(text).render(CHAT, flag=3, bos_token="B") == "43B"
+
+
+@pytest.mark.parametrize(
+    ("template", "feature"),
+    [
+        ("{{ 1 }}\n{% trans %}a{% endtrans %}", "line 2: the tag `trans`"),
+        ("{% do messages.append(1) %}", "line 1: the tag `do`"),
+        ("{% include 'tools.jinja' %}", "line 1: the tag `include`"),
+        ("{% import 'macros' as m %}", "line 1: the tag `import`"),
+        ("{% from 'macros' import m %}", "line 1: the tag `from`"),
+        ("{% if messages %}{% extends 'base' %}{% endif %}", "line 1: the tag `extends`"),
+        ("{{ messages | shuffle }}", "line 1: the filter `shuffle`"),
+        ("{{ messages is polite }}", "line 1: the test `polite`"),
+    ],
+)
+def test_a_feature_that_chat_templates_lack_is_named(template: str, feature: str) -> None:
+    with pytest.raises(TemplateError) as caught:
+        ChatTemplate(template)
+    assert caught.value.message == f"Chat template, {feature} is not one that chat templates have"
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("template", "name"),
+    [
+        ("{{ strptime('2024') }}", "'strptime' is undefined"),
+        ("{{ messages[0].content.shout() }}", "has no attribute 'shout'"),
+        ("{{ messages | selectattr('role', 'polite') | list }}", "No test named 'polite'"),
+    ],
+)
+def test_a_name_that_is_not_there_when_it_is_needed_is_told(template: str, name: str) -> None:
+    with pytest.raises(TemplateError, match=f"Chat template failed: .*{name}"):
+        ChatTemplate(template).render([{"role": "user", "content": "hi"}])

@@ -39,6 +39,10 @@ ZEPHYR = """\
 MAX_TEMPLATE_CHARACTERS = 1 << 20  # the longest known template has 30,000
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function", "ipython"})
 REASONING_KEYS = ("reasoning_content", "thinking", "reasoning")
+# How Jinja says that it does not know a feature.
+_UNKNOWN_FEATURE = re.compile(
+    r"(?:Encountered unknown tag|No (?P<kind>filter|test) named) '(?P<name>[^']*)'\..*", re.DOTALL
+)
 PRIVATE_USE = range(0xE000, 0xF900)
 
 
@@ -163,6 +167,15 @@ class ChatTemplate:
             with bounded():
                 return environment().from_string(self.template)
         except jinja2.TemplateSyntaxError as error:
+            feature = _UNKNOWN_FEATURE.fullmatch(error.message or "")
+            if feature:
+                kind = feature["kind"] or "tag"
+                raise TemplateError(
+                    f"Chat template, line {error.lineno}: the {kind} `{feature['name']}` is not "
+                    "one that chat templates have",
+                    hint="they are Jinja2's as `transformers` sets it up, in one file; look for "
+                    "another conversion of the model",
+                ) from None
             raise TemplateError(
                 f"Chat template, line {error.lineno}: {error.message}",
                 hint="the template comes with the model; is its file damaged?",
@@ -237,7 +250,7 @@ class ChatTemplate:
             raise TemplateError(
                 f"Chat template ran away: {error}", hint="the template comes with the model"
             ) from None
-        except (jinja2.UndefinedError, jinja2.exceptions.SecurityError) as error:
+        except jinja2.TemplateRuntimeError as error:  # a name, test or right that it lacks
             raise TemplateError(f"Chat template failed: {error}") from None
         except jinja2.TemplateError as error:
             raise TemplateError(str(error)) from None  # raise_exception: the template's own words

@@ -240,6 +240,13 @@ def _concat(pieces: Iterable[str]) -> str:
 class _Bounds(NodeTransformer):
     """Rewrite what Jinja compiles to plain Python, so that all of it spends the budget."""
 
+    def _refuse(self, node: nodes.Node) -> NoReturn:
+        # There are no other templates: said while compiling, as of any tag that is not known.
+        tag = {"FromImport": "from"}.get(type(node).__name__, type(node).__name__.lower())
+        raise jinja2.TemplateSyntaxError(f"Encountered unknown tag '{tag}'.", node.lineno)
+
+    visit_Include = visit_Import = visit_FromImport = visit_Extends = _refuse
+
     def visit_For(self, node: nodes.For) -> nodes.Node:
         self.generic_visit(node)
         node.iter = _filtered(node.iter, "_counted")
