@@ -83,16 +83,9 @@ def load_model(
         InvalidCheckpoint: tensors are missing, extra, or of the wrong shape.
         OutOfMemory: it would not fit.
     """
-    c = checkpoint.config
-    formats = _Formats(checkpoint, weights)
-    graph = Graph()
-    build_of(c.model_type)(graph, c, Parameters())
-    program = lower(
-        graph.tensors, formats.of, {f.name: f.activation for f in PACKED_FORMATS.values()}
-    )
-    _check_shapes(checkpoint, program)
-    pages = _native.PagePool(c.num_hidden_layers, c.num_key_value_heads, c.head_dim)
-    context = _fitting_context(c, program, pages.bytes_per_position, context)
+    program = lowered(checkpoint, weights)
+    pages = page_pool(checkpoint.config)
+    context = _fitting_context(checkpoint, program, pages.bytes_per_position, context)
     model = _native.Model(_plan(checkpoint, program))
     _pack(checkpoint, program, model, threads, progress)
     sizes: dict[str, int] = {}
@@ -101,6 +94,50 @@ def load_model(
     return LoadedModel(
         model, pages, program, tuple(sorted(sizes, key=lambda f: -sizes[f])), context
     )
+
+
+def lowered(checkpoint: Checkpoint, weights: str | None) -> Program:
+    """Return what the model computes, having checked that the checkpoint has its tensors.
+
+    Raises:
+        InvalidOption, InvalidCheckpoint: as `load_model`.
+    """
+    formats = _Formats(checkpoint, weights)
+    graph = Graph()
+    build_of(checkpoint.config.model_type)(graph, checkpoint.config, Parameters())
+    program = lower(
+        graph.tensors, formats.of, {f.name: f.activation for f in PACKED_FORMATS.values()}
+    )
+    _check_shapes(checkpoint, program)
+    return program
+
+
+def page_pool(c: ModelConfig) -> _native.PagePool:
+    """Return the pool that a model's caches take their pages from; it holds none yet."""
+    return _native.PagePool(c.num_hidden_layers, c.num_key_value_heads, c.head_dim)
+
+
+class Estimate(NamedTuple):
+    """The bytes that a loaded model takes: weights as packed, one full cache, everything else."""
+
+    weights: int
+    kv_cache_per_token: int
+    context: int
+    scratch: int
+
+    @property
+    def kv_cache(self) -> int:
+        """The cache of a session that fills the context, in whole pages."""
+        return -(-self.context // PAGE_POSITIONS) * PAGE_POSITIONS * self.kv_cache_per_token
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.kv_cache + self.scratch
+
+
+def estimate(program: Program, position_bytes: int, context: int) -> Estimate:
+    """Return what a model will take; `position_bytes` are those of one position of its cache."""
+    return Estimate(weight_bytes(program), position_bytes, context, _SCRATCH_BYTES)
 
 
 class _Formats:
@@ -162,42 +199,83 @@ def _check_shapes(checkpoint: Checkpoint, program: Program) -> None:
         )
 
 
-def _weight_bytes(program: Program) -> int:
-    return sum(PACKED_FORMATS[m.format].packed_bytes(m.rows, m.columns) for m in program.matrices)
+def weight_bytes(program: Program) -> int:
+    """Return the bytes of all matrices as packed, and of norms and biases, which are floats."""
+    return sum(
+        PACKED_FORMATS[m.format].packed_bytes(m.rows, m.columns) for m in program.matrices
+    ) + 4 * sum(size for vector in program.vectors for _, size, _ in vector.parts)
 
 
-def _fitting_context(
-    c: ModelConfig, program: Program, position_bytes: int, asked: int | None
-) -> int:
-    """Return the context to offer: what was asked, or as much of the model's as fits in memory."""
+def checked_context(c: ModelConfig, asked: int | None) -> int:
+    """Return the context that was asked for, or the model's.
+
+    Raises:
+        InvalidOption: it is no number of positions that the model has.
+    """
     longest = c.max_position_embeddings
-    if asked is not None and (
-        isinstance(asked, bool) or not isinstance(asked, int) or not 1 <= asked <= longest
-    ):
+    if asked is None:
+        return longest
+    if isinstance(asked, bool) or not isinstance(asked, int) or not 1 <= asked <= longest:
         raise InvalidOption(
             f"`context`: expected an integer from 1 to {longest:,}, found {shown(asked)}",
             hint=f"the model was trained on {longest:,} positions",
         )
-    wanted = asked if asked is not None else longest
-    weight_bytes = _weight_bytes(program)
+    return asked
+
+
+def _fitting_context(
+    checkpoint: Checkpoint, program: Program, position_bytes: int, asked: int | None
+) -> int:
+    """Return the context to offer: what was asked, or as much of the model's as fits in memory."""
+    c = checkpoint.config
+    wanted = checked_context(c, asked)
     memory = available_memory()
     if memory is None:
         return wanted
-    room = memory - weight_bytes - _SCRATCH_BYTES
+    needed = estimate(program, position_bytes, wanted)
+    room = memory - needed.weights - needed.scratch
     fits = max(0, room // (position_bytes * PAGE_POSITIONS)) * PAGE_POSITIONS
     if fits >= wanted:
         return wanted
-    needed = weight_bytes + _SCRATCH_BYTES + position_bytes * (wanted if asked else PAGE_POSITIONS)
-    if asked is not None or fits < PAGE_POSITIONS:
-        remedies = [f"load with context={fits}"] if fits >= PAGE_POSITIONS else []
-        if any(m.format in _FLOAT_FORMATS for m in program.matrices):
-            remedies.append('quantize while loading (weights="q4_0")')
-        raise OutOfMemory(
-            f"Model `{c.name}`: expected {_megabytes(needed)} of free memory for weights and "
-            f"cache, found {_megabytes(memory)}",
-            hint=", ".join([*remedies, "pick a smaller model, or free some memory"]),
-        )
-    return int(fits)
+    if asked is None and fits >= PAGE_POSITIONS:
+        return int(fits)
+    if asked is None:
+        needed = needed._replace(context=PAGE_POSITIONS)
+    remedies = [
+        f"load with context={fits}" if fits >= PAGE_POSITIONS else None,
+        *_smaller_weights(checkpoint, program),
+        "pick a smaller model"
+        if fits >= PAGE_POSITIONS
+        else "pick a smaller model (no context is short enough for this one)",
+        "free some memory",
+    ]
+    *others, last = filter(None, remedies)
+    raise OutOfMemory(
+        f"Model `{c.name}`: expected {_megabytes(needed.total)} of free memory "
+        f"({_megabytes(needed.weights)} weights, {_megabytes(needed.kv_cache)} cache for "
+        f"{needed.context:,} tokens, {_megabytes(needed.scratch)} scratch), "
+        f"found {_megabytes(memory)}",
+        hint=f"{', '.join(others)}, or {last}",
+    )
+
+
+def _smaller_weights(checkpoint: Checkpoint, program: Program) -> list[str]:
+    """Say how the weights would take less, and how much; nothing if they are small already."""
+    floats = sum(
+        PACKED_FORMATS[m.format].packed_bytes(m.rows, m.columns)
+        for m in program.matrices
+        if m.format in _FLOAT_FORMATS
+    )
+    now = weight_bytes(program)
+    if 2 * floats > now:
+        try:
+            smaller = weight_bytes(lowered(checkpoint, "q4_0"))
+        except InvalidOption:  # some are quantized already
+            return ["take a file of it in smaller weights, such as Q4_0"]
+        return [f'quantize while loading (weights="q4_0", {_megabytes(smaller)})']
+    if any(m.format == "q8_0" for m in program.matrices):
+        return ["take a file of it in smaller weights, such as Q4_0"]
+    return []
 
 
 def _megabytes(count: int) -> str:
