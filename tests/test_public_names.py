@@ -23,6 +23,7 @@ NAMES = [
     "Score",
     "InfernoError",
     "ModelNotFound",
+    "AccessDenied",
     "DownloadFailed",
     "InvalidCheckpoint",
     "UnsupportedModel",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from inferno.engine import Engine as Engine
     from inferno.engine import Memory as Memory
+    from inferno.errors import AccessDenied as AccessDenied
     from inferno.errors import ContextFull as ContextFull
     from inferno.errors import DownloadFailed as DownloadFailed
     from inferno.errors import InfernoError as InfernoError
@@ -47,6 +48,7 @@ _HOMES = {
             "InfernoError",
             "ModelNotFound",
             "DownloadFailed",
+            "AccessDenied",
             "InvalidCheckpoint",
             "UnsupportedModel",
             "InvalidOption",

@@ -10,19 +10,20 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 from inferno import _native, hub
-from inferno.catalogue import CATALOGUE
+from inferno.catalogue import entry_of
 from inferno.chat import ChatTemplate
 from inferno.config import ModelConfig
 from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText
 from inferno.excerpt import shown
 from inferno.generation import Generation
 from inferno.graph import Floats
-from inferno.loading import LoadedModel, Progress, load_model
+from inferno.loading import LoadedModel, Progress, load_model, weight_choices
 from inferno.machine import MAX_THREADS, default_threads
 from inferno.options import SamplingParams
 from inferno.scoring import Score
@@ -89,11 +90,12 @@ class Engine:
         isa: str | None = None,
         progress: Progress | None = None,
     ) -> Engine:
-        """Load `model`: a `.gguf` file, a directory, or a name of the catalogue.
+        """Load `model`: a `.gguf` file, a directory, a name of the catalogue, `hf.co/org/repo`
+        (`:` and a file or type after it), or `ollama:name`.
 
         Args:
             weights: quantize float weights while loading: "q4_0", "q8_0", "f16", "bf16", "f32".
-                None keeps the types of the file.
+                None keeps the types of the file, or does what the catalogue says of the model.
             threads: worker threads; None asks the machine (see `machine.default_threads`).
             context: positions a session can hold; None for the model's, or what memory allows.
             kv_cache: type of cached keys and values: "f16".
@@ -101,8 +103,8 @@ class Engine:
             progress: called with (what, done bytes, total bytes) while fetching and loading.
 
         Raises:
-            ModelNotFound, DownloadFailed, InvalidCheckpoint, UnsupportedModel, InvalidOption,
-            OutOfMemory.
+            ModelNotFound, DownloadFailed, AccessDenied, InvalidCheckpoint, UnsupportedModel,
+            InvalidOption, OutOfMemory.
         """
         if kv_cache not in KV_CACHE_TYPES:
             raise InvalidOption(
@@ -120,9 +122,11 @@ class Engine:
             raise InvalidOption(f"`threads`: expected 1 to {MAX_THREADS}, found {shown(threads)}")
         pool = _native.ThreadPool(threads)
         report = progress or (lambda what, done, total: None)
-        path = hub.resolve(model, progress=report)
+        entry = entry_of(model)
+        if weights is None and entry is not None:
+            weights = entry.weights
+        path = _quantized(model, weights) or hub.resolve(model, progress=report)
         began = time.perf_counter()  # fetching is not loading
-        entry = CATALOGUE.get(model.lower()) if isinstance(model, str) else None  # as in `hub`
         with open_checkpoint(path) as checkpoint:
             config = checkpoint.config
             if entry is not None:
@@ -304,6 +308,12 @@ def _has_system(messages: object) -> bool:
 
 def _refuse(value: object) -> int:
     raise InvalidOption(f"Token ids: expected integers, found {shown(value)}")
+
+
+def _quantized(model: str | os.PathLike[str], weights: str | None) -> Path | None:
+    """Return the copy of `model` that was quantized to `weights` before, if there is one."""
+    path = hub.quantized_path(model, weights) if weights in weight_choices() else None
+    return path if path is not None and path.is_file() else None
 
 
 def _chosen_isa(name: str) -> str:

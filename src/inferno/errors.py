@@ -3,6 +3,7 @@
     InfernoError
     ├── ModelNotFound      LookupError    no such file, directory, catalogue name or repository
     ├── DownloadFailed     OSError        network or disk gave up; nothing half-written is used
+    ├── AccessDenied       PermissionError  a hub wants a licence accepted, or a token
     ├── InvalidCheckpoint  ValueError     a file is cut, corrupt, hostile, or contradicts itself
     ├── UnsupportedModel   NotImplementedError  a sound checkpoint that this version cannot run
     ├── InvalidOption      ValueError     an option is unknown, out of range, or not supported
@@ -39,6 +40,10 @@ class ModelNotFound(InfernoError, LookupError):
 
 class DownloadFailed(InfernoError, OSError):
     code = "download-failed"
+
+
+class AccessDenied(InfernoError, PermissionError):
+    code = "access-denied"
 
 
 class InvalidCheckpoint(InfernoError, ValueError):

@@ -14,7 +14,16 @@ FILES = {
     for path in sorted(PACKAGE.rglob("*.py"))
 }
 NETWORK = {"ftplib", "http", "httpx", "requests", "smtplib", "socket", "socketserver", "ssl"}
-NETWORK |= {"aiohttp", "asyncio", "telnetlib", "urllib", "urllib3", "webbrowser", "xmlrpc"}
+NETWORK |= {
+    "aiohttp",
+    "asyncio",
+    "httpx2",
+    "telnetlib",
+    "urllib",
+    "urllib3",
+    "webbrowser",
+    "xmlrpc",
+}
 PROCESSES = {"multiprocessing", "pip", "pty", "subprocess"}
 # What starts other programs without an import of its own.
 PROCESS_CALLS = ("exec", "fork", "popen", "posix_spawn", "spawn", "system")
@@ -62,19 +71,28 @@ def test_the_reader_of_imports_sees_them() -> None:
 
 
 def test_only_what_runs_models_or_probes_the_machine_knows_the_native_core() -> None:
-    runs = {"loading", "session", "engine", "generation"}
+    runs = {"loading", "session", "engine", "generation", "conversion"}
     assert importers_of("_native") == runs | {"bench.limits", "selftest"}
 
 
 def test_only_hub_and_bench_use_the_network_and_other_programs() -> None:
     for name in FILES:
         imported = set(map(room_of, imports_of(name)))
-        if name != "bench.servers":  # it talks to what `--against` names
+        # bench.servers talks to what `--against` names.
+        if room_of(name) != "hub" and name != "bench.servers":
             assert not imported & NETWORK, name
-        # A peer runs in a process of its own; git is asked for the commit.
-        if name not in ("hub", "bench.contenders", "bench.provenance"):
+        # pip; a peer runs in a process of its own; git is asked for the commit.
+        if name not in ("hub.wheels", "bench.contenders", "bench.provenance"):
             assert not imported & PROCESSES, name
-    assert "subprocess" in imports_of("hub")
+    assert importers_of("huggingface_hub") == {"hub.repositories"}
+    assert "subprocess" in imports_of("hub.wheels")
+
+
+def test_hub_opens_no_connection_itself() -> None:
+    """It goes through pip and the hub's own library, with the user's settings for them."""
+    for name in names_in("hub"):
+        found = {i for i in imports_of(name) if room_of(i) in NETWORK}
+        assert found <= {"urllib.parse.quote", "urllib.parse.unquote"}, name
 
 
 def test_nobody_starts_programs_through_os() -> None:
@@ -147,7 +165,7 @@ def test_errors_import_nothing() -> None:
 def test_every_import_is_of_the_standard_library_or_declared() -> None:
     """A package that happens to be installed here is none that users have."""
     declared = {"jinja2", "nanobind", "numpy", "platformdirs", "prompt_toolkit", "rich"}
-    declared |= {"tokenizers", "inferno", "_native"}
+    declared |= {"huggingface_hub", "tokenizers", "inferno", "_native"}
     ours = {room_of(name) for name in FILES}
     public = {"Engine", "Generation", "Session", "Stats"}  # `from inferno import Engine`
     for name in FILES:

