@@ -12,6 +12,7 @@
 #include "bindings/arrays.h"
 #include "bindings/testing.h"
 #include "kernels/dispatch.h"
+#include "runtime/encode.h"
 #include "runtime/executor.h"
 #include "runtime/probe.h"
 #include "runtime/sampler.h"
@@ -333,6 +334,24 @@ NB_MODULE(_native, m) {
             "logits"_a, "position"_a);
     m.def("sample", &sample, "samplers"_a, "logits"_a, "positions"_a,
           "The next token of each of several texts, from a row of logits each: (texts, num_tokens or more) f32.");
+    m.def(
+        "encode_rows",
+        [](ThreadPool& pool, const std::string& format, const std::string& source, const ByteArray& data,
+           int64_t columns) {
+            const Format target = format_named(format), from = format_named(source);
+            const int64_t row_bytes = columns * format_info(from).block_bytes / kBlock;
+            check(columns > 0 && row_bytes > 0, "rows have columns");
+            const int64_t rows = (int64_t)data.size() / row_bytes;
+            const size_t size = (size_t)(rows * (columns * format_info(target).block_bytes / kBlock));
+            auto out = std::make_unique<uint8_t[]>(size);
+            {
+                const nb::gil_scoped_release release;
+                encode_rows(pool, target, from, rows, columns, data.data(), data.size(), out.get(), size);
+            }
+            return to_numpy(std::move(out), {size});
+        },
+        "pool"_a, "format"_a, "source"_a, "data"_a, "columns"_a,
+        "Encode stored rows of floats as `format` is stored in files: (bytes,) u8.");
     m.def(
         "top_logits",
         [](const FloatArray& logits, int64_t count) {

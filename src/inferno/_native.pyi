@@ -141,6 +141,11 @@ def sample(samplers: Sequence[Sampler], logits: Annotated[NDArray[numpy.float32]
     The next token of each of several texts, from a row of logits each: (texts, num_tokens or more) f32.
     """
 
+def encode_rows(pool: ThreadPool, format: str, source: str, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], columns: int) -> NDArray[numpy.uint8]:
+    """
+    Encode stored rows of floats as `format` is stored in files: (bytes,) u8.
+    """
+
 def top_logits(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], count: int) -> list[tuple[int, float]]:
     """The `count` most likely (token, logit), best first."""
 

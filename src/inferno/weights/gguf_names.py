@@ -47,6 +47,17 @@ def huggingface_name(gguf_name: str) -> str:
     return f"{name}.{kind}" if layer is None else f"model.layers.{layer}.{name}.{kind}"
 
 
+def gguf_name(huggingface: str) -> str | None:
+    """Return the GGUF name of the tensor that goes by `huggingface`, or None if it has none."""
+    layer = re.fullmatch(r"model\.layers\.([0-9]+)\.(.+)\.(weight|bias)", huggingface)
+    stem, _, kind = huggingface.rpartition(".")
+    table, name = (_LAYER, layer[2]) if layer else (_OUTER, stem)
+    found = next((short for short, long in table.items() if long == name), None)
+    if found is None:
+        return None
+    return f"blk.{layer[1]}.{found}.{layer[3]}" if layer else f"{found}.{kind}"
+
+
 def is_rope_interleaved(architecture: str, name: str) -> bool:
     """Tell whether the rows of tensor `name` (a Hugging Face name) are in the order of pairs."""
     return architecture in INTERLEAVED_ARCHITECTURES and name.endswith(

@@ -1,0 +1,72 @@
+#include "runtime/encode.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace inferno {
+namespace {
+
+using EncodeRow = void (*)(const uint8_t* in, int64_t columns, uint8_t* out);
+
+template <class Target, class Source>
+void encode_row(const uint8_t* in, int64_t columns, uint8_t* out) {
+    const int64_t in_bytes = columns * (int64_t)sizeof(typename Source::Block) / kBlock;
+    const int64_t out_bytes = columns * (int64_t)sizeof(typename Target::Block) / kBlock;
+    for (int64_t b = 0; b * kBlock < columns; ++b) {
+        // Rows of floats need not end at a block.
+        typename Source::Block stored{};
+        const int64_t from = b * (int64_t)sizeof(stored);
+        std::memcpy(&stored, in + from, (size_t)std::min((int64_t)sizeof(stored), in_bytes - from));
+        float values[kBlock];
+        Source::decode(stored, values);
+        typename Target::Block block;
+        Target::encode(values, block);
+        const int64_t to = b * (int64_t)sizeof(block);
+        std::memcpy(out + to, &block, (size_t)std::min((int64_t)sizeof(block), out_bytes - to));
+    }
+}
+
+template <class Target>
+EncodeRow choose_source(Format source) {
+    if constexpr (Target::kEncodes) {
+        switch (source) {
+            case Format::f32: return encode_row<Target, F32>;
+            case Format::f16: return encode_row<Target, F16>;
+            case Format::bf16: return encode_row<Target, BF16>;
+            default: break;
+        }
+    }
+    return nullptr;
+}
+
+EncodeRow choose(Format target, Format source) {
+    switch (target) {
+#define X(Type, name) \
+    case Format::name: return choose_source<Type>(source);
+        INFERNO_FORMATS(X)
+#undef X
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+void encode_rows(ThreadPool& pool, Format target, Format source, int64_t rows, int64_t columns, const uint8_t* in,
+                 size_t in_bytes, uint8_t* out, size_t out_bytes) {
+    const EncodeRow encode = choose(target, source);
+    check(encode != nullptr, "floats are encoded, to a format that encodes");
+    const FormatInfo from = format_info(source), to = format_info(target);
+    check(rows > 0 && columns > 0, "there are rows");
+    check(to.activation == Activation::f32 || columns % kBlock == 0, "an encoded row is whole blocks");
+    const int64_t in_row = columns * from.block_bytes / kBlock, out_row = columns * to.block_bytes / kBlock;
+    check((int64_t)in_bytes == rows * in_row && (int64_t)out_bytes == rows * out_row, "the bytes are the rows");
+    const int chunks = (int)std::min<int64_t>(rows, 4096);
+    pool.parallel_for(chunks, [&](int chunk) {
+        for (int64_t row = rows * chunk / chunks; row < rows * (chunk + 1) / chunks; ++row)
+            encode(in + row * in_row, columns, out + row * out_row);
+    });
+}
+
+}  // namespace inferno
