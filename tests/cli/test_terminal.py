@@ -107,7 +107,7 @@ def is_prompt(line: str) -> bool:
 
 
 def test_a_chat_from_the_load_line_to_exit(screen):
-    terminal = screen("chat")
+    terminal = screen("chat", "parrot.gguf")
     lines = terminal.wait_for(lambda lines: lines and is_prompt(lines[-1]))
     assert lines[0].startswith("Parrot-1M · llama · q4_1 + q8_0 · 8192 context · avx2 · 2 threads")
     terminal.type("Hello there\r")
@@ -118,7 +118,7 @@ def test_a_chat_from_the_load_line_to_exit(screen):
 
 
 def test_ctrl_c_stops_the_reply_and_not_the_chat(screen):
-    terminal = screen("chat")
+    terminal = screen("chat", "parrot.gguf")
     terminal.wait_for(lambda lines: lines and is_prompt(lines[-1]))
     terminal.type("be endless\r")
     terminal.wait_for(lambda lines: any(" 20 21 22 " in line for line in lines))
@@ -130,7 +130,7 @@ def test_ctrl_c_stops_the_reply_and_not_the_chat(screen):
 
 
 def test_escape_sequences_of_a_model_are_shown_and_not_obeyed(screen):
-    terminal = screen("chat")
+    terminal = screen("chat", "parrot.gguf")
     terminal.wait_for(lambda lines: lines and is_prompt(lines[-1]))
     terminal.type("escape\r")
     lines = terminal.wait_for(
@@ -142,7 +142,7 @@ def test_escape_sequences_of_a_model_are_shown_and_not_obeyed(screen):
 @pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_a_history_that_is_no_file_is_left_alone(screen, tmp_path, put):
     put(tmp_path / "chat-history")
-    terminal = screen("chat")
+    terminal = screen("chat", "parrot.gguf")
     terminal.wait_for(lambda lines: lines and is_prompt(lines[-1]))
     terminal.type("Hello\r")
     terminal.wait_for(lambda lines: "You said: Hello" in lines)

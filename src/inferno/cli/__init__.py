@@ -20,6 +20,10 @@ from inferno.errors import InfernoError, InvalidOption, ModelNotFound, OutOfMemo
 COMMANDS = {
     "chat": ("chat [MODEL]", "talk to a model in the terminal"),
     "run": ("run MODEL [PROMPT]", "answer once; for scripts and pipes"),
+    "pull": ("pull MODEL", "fetch a model"),
+    "list": ("list", "the models on this disk"),
+    "rm": ("rm MODEL", "delete a fetched model"),
+    "info": ("info MODEL", "what a model is, and the memory it takes"),
     "doctor": ("doctor", "describe and check this machine"),
     "bench": ("bench MODEL", "measure speed, beside the machine's limits and other engines"),
 }
@@ -49,8 +53,9 @@ commands:
   inferno COMMAND --help    what a command understands
   inferno --version         the version
 
-MODEL is a .gguf file, a directory with config.json and safetensors, or a name such as
-smollm2-135m-instruct, which is fetched the first time it is asked for.
+MODEL is a .gguf file, a directory with config.json and safetensors, a name such as
+smollm2-135m-instruct, or hf.co/ORG/REPO:TYPE, which are fetched the first time they are asked
+for, or ollama:NAME for what Ollama has fetched.
 
 Start with:  inferno chat
 """
@@ -58,7 +63,8 @@ Start with:  inferno chat
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `arguments` is by default the command line's."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    # Not list(…): once imported, the command of that name is what it means here.
+    arguments = [*(sys.argv[1:] if arguments is None else arguments)]
     _open_closed_output()
     # A console that cannot show a character shows a question mark; it does not stop the reply.
     if reconfigure := getattr(sys.stdout, "reconfigure", None):

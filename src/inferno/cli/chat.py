@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from inferno.catalogue import DEFAULT_MODEL
-from inferno.cli import standard_input
+from inferno.cli import picker, standard_input
 from inferno.cli.conversation import Conversation
 from inferno.cli.flags import Parser, add_engine_flags, add_sampling_flags, sampling_options
 from inferno.cli.loading import load, load_line, print_load_line
@@ -22,7 +22,6 @@ from inferno.cli.reply import (
 )
 from inferno.cli.style import counted, describe_error, dim
 from inferno.errors import ContextFull, InfernoError, InvalidOption
-from inferno.hub import cache_folder
 
 if TYPE_CHECKING:
     from inferno import Engine, Stats
@@ -43,7 +42,6 @@ def main(arguments: list[str]) -> int:
         "model",
         metavar="MODEL",
         nargs="?",
-        default=DEFAULT_MODEL,
         help=f".gguf file, directory or name ({DEFAULT_MODEL})",
     )
     parser.add_argument("--prompt", metavar="TEXT", help="answer TEXT and exit")
@@ -54,6 +52,13 @@ def main(arguments: list[str]) -> int:
     options = parser.parse(arguments)
     sampling = sampling_options(options)
     prompt = options.prompt or _prompt_from_elsewhere()
+    if options.model is None:
+        from inferno import hub
+
+        is_here = bool(prompt) or hub.find(DEFAULT_MODEL) is not None
+        options.model = DEFAULT_MODEL if is_here else picker.pick()
+        if options.model is None:
+            return 0
 
     engine = load(options)
     conversation = Conversation(engine, system=options.system, sampling=sampling)
@@ -66,6 +71,7 @@ def main(arguments: list[str]) -> int:
         return 0
 
     from inferno.cli.terminal import Terminal
+    from inferno.hub import cache_folder
 
     print(dim(load_line(engine), sys.stdout))
     Chat(

