@@ -5,6 +5,7 @@ Without that, a float32 oracle differs by a few in 10,000, where a wrong scale c
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,12 @@ def transformers_logits(path: Path, ids: Sequence[int]) -> Array:
     import torch
     from transformers import AttentionInterface, AutoModelForCausalLM
     from transformers.masking_utils import AttentionMaskInterface, eager_mask
-    from transformers.models.llama.modeling_llama import eager_attention_forward
 
     def attention(module: Any, q: Any, k: Any, v: Any, mask: Any, **options: Any) -> Any:
         k, v = k.half().float(), v.half().float()
-        return eager_attention_forward(module, q, k, v, mask, **options)
+        # Each family has its own: some cap the scores, some have sinks.
+        eager = sys.modules[type(module).__module__].eager_attention_forward
+        return eager(module, q, k, v, mask, **options)
 
     name = "eager_with_f16_cache"
     AttentionInterface.register(name, attention)

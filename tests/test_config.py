@@ -292,9 +292,15 @@ def test_an_unknown_architecture_is_unsupported_and_says_what_works() -> None:
         ({"head_dim": 20}, "`head_dim`: expected a multiple of 8, found 20"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "does not generate text"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantized with 'gptq'"),
-        ({"sliding_window": 4096}, "window of 4096 tokens"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "sliding_window"),
-        ({"partial_rotary_factor": 0.5}, "expected 1, found 0.5"),
+        ({"sliding_window": 128}, "`sliding_window` in config.json: 128 is not .* for `llama`"),
+        ({"layer_types": ["full_attention", "chunked_attention"]}, "layers of 'chunked_attention'"),
+        ({"partial_rotary_factor": 0.5}, "`partial_rotary_factor` in config.json: 0.5 is not"),
+        ({"num_local_experts": 8, "num_experts_per_tok": 2}, "`num_experts` in config.json: 8"),
+        ({"attn_logit_softcapping": 50.0}, "`attn_logit_softcapping` .* 50.0 is not supported"),
+        ({"residual_multiplier": 0.22}, "`residual_multiplier` in config.json: 0.22"),
+        ({"no_rope_layers": [1, 0]}, "`no_rope_layers`"),
+        ({"use_bidirectional_attention": True}, "`use_bidirectional_attention`"),
+        ({"swiglu_alpha": 2.0}, "`swiglu_alpha`: expected 1.702, found 2.0"),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "varies by layer"),
     ],
 )
@@ -310,11 +316,11 @@ def test_a_window_that_is_turned_off_is_no_obstacle() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"llama__expert_count": 8}, "mixtures of experts"),
-        ({"llama__rope__dimension_count": 8}, "expected head_dim = 16, found 8"),
+        ({"llama__expert_weights_scale": 2.5}, "`llama.expert_weights_scale`: 2.5"),
+        ({"llama__rope__dimension_count": 8}, "`llama.rope.dimension_count` .* 0.5 is not"),
         ({"llama__attention__value_length": 8}, "expected head_dim = 16, found 8"),
         ({"llama__attention__head_count_kv": [2, 1]}, "vary by layer"),
-        ({"llama__attention__sliding_window": 128}, "sliding windows"),
+        ({"llama__attention__sliding_window": 128}, "`llama.attention.sliding_window` in the GGUF metadata: 128 is not"),
     ],
 )
 def test_gguf_features_without_kernels_are_unsupported(

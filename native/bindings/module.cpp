@@ -45,6 +45,13 @@ Activation activation_named(const std::string& name) {
     throw Error("native-error", "Unknown activation format `" + name + "`");
 }
 
+Extent extent_named(const std::string& name) {
+    if (name == "tokens") return Extent::tokens;
+    if (name == "selected") return Extent::selected;
+    if (name == "routed") return Extent::routed;
+    throw Error("native-error", "Unknown extent `" + name + "`");
+}
+
 Logits logits_named(const std::string& name) {
     if (name == "none") return Logits::none;
     if (name == "last") return Logits::last;
@@ -157,28 +164,31 @@ NB_MODULE(_native, m) {
     nb::class_<Plan>(m, "Plan", "What a model computes, as data; written once by inferno.lowering.")
         .def(
             "__init__",
-            [](Plan* self, int64_t vocab_size, int num_layers, int kv_heads, int head_dim) {
+            [](Plan* self, int64_t vocab_size, int num_layers, int kv_heads, int head_dim, int experts,
+               int experts_per_token) {
                 new (self) Plan;
                 self->vocab_size = vocab_size;
                 self->num_layers = num_layers;
                 self->kv_heads = kv_heads;
                 self->head_dim = head_dim;
+                self->experts = experts;
+                self->experts_per_token = experts_per_token;
             },
-            "vocab_size"_a, "num_layers"_a, "kv_heads"_a, "head_dim"_a)
+            "vocab_size"_a, "num_layers"_a, "kv_heads"_a, "head_dim"_a, "experts"_a = 0, "experts_per_token"_a = 0)
         .def(
             "rows",
-            [](Plan& p, int64_t columns, bool selected) {
-                p.rows.push_back({columns, selected});
+            [](Plan& p, int64_t columns, const std::string& extent) {
+                p.rows.push_back({columns, extent_named(extent)});
                 return (int)p.rows.size() - 1;
             },
-            "columns"_a, "selected"_a, "Add a buffer of float rows; returns its number.")
+            "columns"_a, "extent"_a, "Add a buffer of float rows; returns its number.")
         .def(
             "pack",
-            [](Plan& p, const std::string& kind, int64_t columns, bool selected) {
-                p.packs.push_back({activation_named(kind), columns, selected});
+            [](Plan& p, const std::string& kind, int64_t columns, const std::string& extent) {
+                p.packs.push_back({activation_named(kind), columns, extent_named(extent)});
                 return (int)p.packs.size() - 1;
             },
-            "kind"_a, "columns"_a, "selected"_a, "Add a buffer of packed activations; returns its number.")
+            "kind"_a, "columns"_a, "extent"_a, "Add a buffer of packed activations; returns its number.")
         .def(
             "matrix",
             [](Plan& p, const std::string& name, const std::string& format, int64_t rows, int64_t columns) {
@@ -195,25 +205,26 @@ NB_MODULE(_native, m) {
             "name"_a, "values"_a)
         .def(
             "rope",
-            [](Plan& p, const FloatArray& inverse_frequencies) {
-                p.ropes.push_back(floats_of(inverse_frequencies));
+            [](Plan& p, const FloatArray& inverse_frequencies, float factor) {
+                p.ropes.push_back({floats_of(inverse_frequencies), factor});
                 return (int)p.ropes.size() - 1;
             },
-            "inverse_frequencies"_a)
+            "inverse_frequencies"_a, "factor"_a)
         .def(
             "op",
             [](Plan& p, const std::string& kind, const SliceTuple& input, const SliceTuple& second,
                const SliceTuple& third, const SliceTuple& output, int pack, int matrix, int vector, bool accumulate,
-               float epsilon, int layer, int heads, int kv_heads, int head_dim, int rope, float scale) {
+               float epsilon, float scale, float limit, bool normalize, int layer, int heads, int kv_heads,
+               int head_dim, int rope, int64_t window) {
                 p.ops.push_back({op_kind_named(kind), slice_of(input), slice_of(second), slice_of(third),
-                                 slice_of(output), pack, matrix, vector, accumulate, epsilon, layer, heads, kv_heads,
-                                 head_dim, rope, scale});
+                                 slice_of(output), pack, matrix, vector, accumulate, epsilon, scale, limit, normalize,
+                                 layer, heads, kv_heads, head_dim, rope, window});
             },
             "kind"_a, nb::kw_only(), "input"_a = SliceTuple{-1, 0, 0}, "second"_a = SliceTuple{-1, 0, 0},
             "third"_a = SliceTuple{-1, 0, 0}, "output"_a = SliceTuple{-1, 0, 0}, "pack"_a = -1, "matrix"_a = -1,
-            "vector"_a = -1, "accumulate"_a = false, "epsilon"_a = 0.0f, "layer"_a = -1, "heads"_a = 0,
-            "kv_heads"_a = 0, "head_dim"_a = 0, "rope"_a = -1, "scale"_a = 0.0f,
-            "Append an operation; slices are (rows, offset, width). See native/runtime/plan.h.");
+            "vector"_a = -1, "accumulate"_a = false, "epsilon"_a = 0.0f, "scale"_a = 1.0f, "limit"_a = 0.0f,
+            "normalize"_a = false, "layer"_a = -1, "heads"_a = 0, "kv_heads"_a = 0, "head_dim"_a = 0, "rope"_a = -1,
+            "window"_a = 0, "Append an operation; slices are (rows, offset, width). See native/runtime/plan.h.");
     nb::class_<Model>(m, "Model", "A plan and its packed weights.")
         .def(
             "__init__", [](Model* self, const Plan& plan) { new (self) Model(plan); }, "plan"_a)

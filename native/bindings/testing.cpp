@@ -65,7 +65,7 @@ std::vector<uint8_t> packed_activations(const KernelTable& kernels, Activation k
 
 Rows matmul(const std::string& isa, ThreadPool& pool, const std::string& format, const std::string& source,
             const ByteArray& weights, int64_t rows, const FloatMatrix& x, std::optional<FloatArray> bias,
-            std::optional<FloatMatrix> into) {
+            std::optional<FloatMatrix> into, float scale) {
     const KernelTable& kernels = choose_kernels(isa);
     const int tokens = (int)x.shape(0);
     const int64_t columns = (int64_t)x.shape(1);
@@ -89,7 +89,8 @@ Rows matmul(const std::string& isa, ThreadPool& pool, const std::string& format,
                     bias ? padded_bias.data() : nullptr,
                     out.data(),
                     rows,
-                    into.has_value()};
+                    into.has_value(),
+                    scale};
     kernels.matmul[(int)m.format](args);
     return copy_to_numpy(out.data(), {(size_t)tokens, (size_t)rows});
 }
@@ -104,9 +105,10 @@ Rows unpack(const std::string& isa, ThreadPool& pool, const std::string& format,
     return copy_to_numpy(out.data(), {(size_t)rows, (size_t)padded});
 }
 
-// "pack": x | "rms_norm": x, weight | "silu_mul": gate, up  ->  the bytes of the packed activations
+// "pack": x | "rms_norm": x, weight | "silu_mul", "gelu_mul", "clamped_swiglu": gate, up
+//  ->  the bytes of the packed activations
 nb::bytes pack(const std::string& isa, const std::string& op, const std::string& kind, const FloatMatrix& x,
-               std::optional<FloatMatrix> other, float epsilon) {
+               std::optional<FloatMatrix> other, float epsilon, float limit) {
     const KernelTable& kernels = choose_kernels(isa);
     const int tokens = (int)x.shape(0);
     const int64_t columns = (int64_t)x.shape(1);
@@ -117,6 +119,9 @@ nb::bytes pack(const std::string& isa, const std::string& op, const std::string&
             if (op == "pack") kernels.pack(&values[t * columns], columns, to);
             if (op == "rms_norm") kernels.rms_norm(&values[t * columns], more.data(), columns, epsilon, to);
             if (op == "silu_mul") kernels.silu_mul(&values[t * columns], &more[t * columns], columns, to);
+            if (op == "gelu_mul") kernels.gelu_mul(&values[t * columns], &more[t * columns], columns, to);
+            if (op == "clamped_swiglu")
+                kernels.clamped_swiglu(&values[t * columns], &more[t * columns], columns, limit, to);
         });
     return nb::bytes((const char*)out.data(), out.size());
 }
@@ -148,7 +153,8 @@ struct FilledCache {
 
 // q, out: (tokens, heads, head_dim), of the last `tokens` of the positions of the cache
 void attend(const KernelTable& kernels, const FilledCache& kv, const float* q, int tokens, int heads, float scale,
-            bool splits_apart, int unit_tokens, float* out) {
+            bool splits_apart, int unit_tokens, float* out, int64_t window = 0, float softcap = 0.0f,
+            const float* sinks = nullptr) {
     const int dim = kv.dim, padded = kv.pool->head_dim_padded(), group = heads / kv.kv_heads;
     const int64_t stride = attention_state_floats(padded);
     std::vector<const float*> queries((size_t)(unit_tokens * group));
@@ -172,6 +178,8 @@ void attend(const KernelTable& kernels, const FilledCache& kv, const float* q, i
                                dim,
                                padded,
                                scale,
+                               window,
+                               softcap,
                                0,
                                splits,
                                state.data(),
@@ -187,16 +195,20 @@ void attend(const KernelTable& kernels, const FilledCache& kv, const float* q, i
                         kernels.merge_states(&state[r * stride], &part[r * stride], padded);
                 }
             }
-            for (int r = 0; r < rows; ++r) kernels.finish_state(&state[r * stride], dim, padded, &out[places[r]]);
+            for (int r = 0; r < rows; ++r)
+                kernels.finish_state(&state[r * stride], dim, padded,
+                                     sinks ? sinks[h * group + r % group] : -__builtin_inff(), &out[places[r]]);
         }
 }
 
 Rows attention(const std::string& isa, const FloatTensor& q, const FloatTensor& k, const FloatTensor& v, float scale,
-               bool splits_apart, int unit_tokens, float garbage) {
+               bool splits_apart, int unit_tokens, float garbage, int64_t window, float softcap,
+               std::optional<FloatArray> sinks) {
     const KernelTable& kernels = choose_kernels(isa);
     const FilledCache kv(kernels, k, v, garbage);
     std::vector<float> out(q.size());
-    attend(kernels, kv, q.data(), (int)q.shape(0), (int)q.shape(1), scale, splits_apart, unit_tokens, out.data());
+    attend(kernels, kv, q.data(), (int)q.shape(0), (int)q.shape(1), scale, splits_apart, unit_tokens, out.data(),
+           window, softcap, sinks ? sinks->data() : nullptr);
     return copy_to_numpy(out.data(), {q.shape(0), q.shape(1), q.shape(2)});
 }
 
@@ -208,9 +220,54 @@ Rows rope(const std::string& isa, const FloatMatrix& x, int head_dim, int64_t po
     const int heads = (int)x.shape(1) / head_dim;
     for (size_t t = 0; t < x.shape(0); ++t) {
         rotation(position + (int64_t)t, inverse, cos.data(), sin.data());
-        kernels.rope(&out[t * x.shape(1)], heads, head_dim, cos.data(), sin.data());
+        kernels.rope(&out[t * x.shape(1)], heads, head_dim, (int)inverse.size(), cos.data(), sin.data());
     }
     return copy_to_numpy(out.data(), {x.shape(0), x.shape(1)});
+}
+
+// x: (tokens, columns), normalized row by row and added to `into` if it is given
+Rows rms_norm_rows(const std::string& isa, const FloatMatrix& x, const FloatArray& weight, float epsilon,
+                   std::optional<FloatMatrix> into) {
+    const KernelTable& kernels = choose_kernels(isa);
+    const std::vector<float> values = with_slack(x.data(), x.size()), w = with_slack(weight.data(), weight.size());
+    std::vector<float> out = into ? with_slack(into->data(), into->size()) : std::vector<float>(values.size());
+    const int64_t columns = (int64_t)x.shape(1);
+    for (size_t t = 0; t < x.shape(0); ++t)
+        kernels.rms_norm_rows(&values[t * columns], w.data(), columns, epsilon, into.has_value(), &out[t * columns]);
+    return copy_to_numpy(out.data(), {x.shape(0), x.shape(1)});
+}
+
+Rows softcap(const std::string& isa, const FloatArray& x, float limit) {
+    std::vector<float> out = with_slack(x.data(), x.size());
+    choose_kernels(isa).softcap(out.data(), (int64_t)x.size(), limit);
+    return copy_to_numpy(out.data(), {x.size()});
+}
+
+// logits: (tokens, experts) -> (tokens, chosen) numbers and weights
+nb::tuple route(const std::string& isa, const FloatMatrix& logits, int chosen, bool normalize) {
+    const int experts = (int)logits.shape(1);
+    check(chosen > 0 && chosen <= experts && experts <= kMaxExperts, "some of the experts are chosen");
+    std::vector<float> values = with_slack(logits.data(), logits.size()), weights(logits.shape(0) * chosen);
+    std::vector<int32_t> ids(weights.size());
+    for (size_t t = 0; t < logits.shape(0); ++t)
+        choose_kernels(isa).route(&values[t * experts], experts, chosen, normalize, &ids[t * chosen],
+                                  &weights[t * chosen]);
+    return nb::make_tuple(copy_to_numpy(ids.data(), {logits.shape(0), (size_t)chosen}),
+                          copy_to_numpy(weights.data(), {logits.shape(0), (size_t)chosen}));
+}
+
+// rows: (count, columns), weights: (count) -> (columns)
+Rows combine(const std::string& isa, const FloatMatrix& rows, const FloatArray& weights,
+             std::optional<FloatArray> into) {
+    const int64_t columns = (int64_t)rows.shape(1);
+    const std::vector<float> values = with_slack(rows.data(), rows.size());
+    std::vector<const float*> places;
+    for (size_t i = 0; i < rows.shape(0); ++i) places.push_back(&values[i * columns]);
+    std::vector<float> out =
+        into ? with_slack(into->data(), into->size()) : std::vector<float>((size_t)columns + kBlock);
+    choose_kernels(isa).combine(places.data(), weights.data(), (int)places.size(), columns, into.has_value(),
+                                out.data());
+    return copy_to_numpy(out.data(), {(size_t)columns});
 }
 
 Rows exp(const std::string& isa, const FloatArray& x) {
@@ -317,12 +374,17 @@ std::vector<int> walk_phases(ThreadPool& pool, const std::vector<int>& counts, i
 
 void bind_testing(nb::module_& m) {
     m.def("matmul", &matmul, "isa"_a, "pool"_a, "format"_a, "source"_a, "weights"_a, "rows"_a, "x"_a,
-          "bias"_a = nb::none(), "into"_a = nb::none());
+          "bias"_a = nb::none(), "into"_a = nb::none(), "scale"_a = 1.0f);
     m.def("unpack", &unpack, "isa"_a, "pool"_a, "format"_a, "source"_a, "weights"_a, "rows"_a, "columns"_a,
           "rope_head_dim"_a = 0);
-    m.def("pack", &pack, "isa"_a, "op"_a, "kind"_a, "x"_a, "other"_a = nb::none(), "epsilon"_a = 0.0f);
+    m.def("pack", &pack, "isa"_a, "op"_a, "kind"_a, "x"_a, "other"_a = nb::none(), "epsilon"_a = 0.0f,
+          "limit"_a = 0.0f);
+    m.def("rms_norm_rows", &rms_norm_rows, "isa"_a, "x"_a, "weight"_a, "epsilon"_a, "into"_a = nb::none());
+    m.def("softcap", &softcap, "isa"_a, "x"_a, "limit"_a);
+    m.def("route", &route, "isa"_a, "logits"_a, "chosen"_a, "normalize"_a);
+    m.def("combine", &combine, "isa"_a, "rows"_a, "weights"_a, "into"_a = nb::none());
     m.def("attention", &attention, "isa"_a, "q"_a, "k"_a, "v"_a, "scale"_a, "splits_apart"_a = false,
-          "unit_tokens"_a = 4, "garbage"_a = 0.0f);
+          "unit_tokens"_a = 4, "garbage"_a = 0.0f, "window"_a = 0, "softcap"_a = 0.0f, "sinks"_a = nb::none());
     m.def("rope", &rope, "isa"_a, "x"_a, "head_dim"_a, "position"_a, "inverse_frequencies"_a);
     m.def("exp", &exp, "isa"_a, "x"_a);
     m.def("time_matmul", &time_matmul, "isa"_a, "pool"_a, "format"_a, "rows"_a, "columns"_a, "tokens"_a, "calls"_a,

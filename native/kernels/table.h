@@ -17,7 +17,8 @@ struct MatmulArgs {
     const float* bias;                        // (rows) or null
     float* out;                               // (num_tokens, out_stride)
     int64_t out_stride;
-    bool accumulate;  // out += x W^T instead of out =
+    bool accumulate;     // out += … instead of out =
+    float scale = 1.0f;  // of x W^T + bias
 };
 
 // One token's row on its way into a tile of packed activations.
@@ -37,6 +38,8 @@ struct AttentionArgs {
     int64_t page_offset;          // of this layer and head within a page
     int head_dim, head_dim_padded;
     float scale;
+    int64_t window;                   // positions a token sees, itself the last; 0 for all
+    float softcap;                    // of the scores; 0 for none
     int64_t first_split, last_split;  // splits of kSplit positions to visit
     // States of the softmax, merged over the splits visited: (rows, head_dim_padded + 16) floats each,
     // value sums first, then the running maximum and the running sum.
@@ -50,6 +53,8 @@ constexpr int kKeyGroup = 16;       // positions side by side in a page's keys: 
 
 // Rows that share a load of keys and values, at most: each instruction set has its own number (kGroupRows).
 constexpr int kMaxGroupRows = 12;
+
+constexpr int kMaxExperts = 1024;  // what `route` can keep account of
 
 constexpr int kProbeChains = 4;  // of 16 lanes, eight registers on AVX2: two multipliers of latency four
 
@@ -71,17 +76,32 @@ struct KernelTable {
     void (*pack)(const float* x, int64_t columns, PackTarget to);
     // x / sqrt(mean(x^2) + epsilon) * weight -> packed
     void (*rms_norm)(const float* x, const float* weight, int64_t columns, float epsilon, PackTarget to);
+    // out (+)= x / sqrt(mean(x^2) + epsilon) * weight; out may be x
+    void (*rms_norm_rows)(const float* x, const float* weight, int64_t columns, float epsilon, bool accumulate,
+                          float* out);
     // silu(gate) * up -> packed
     void (*silu_mul)(const float* gate, const float* up, int64_t columns, PackTarget to);
-    // x: (heads, head_dim), rotated in place; halves (i, i + head_dim/2) are pairs; cos, sin: (head_dim/2)
-    void (*rope)(float* x, int heads, int head_dim, const float* cos, const float* sin);
+    // gelu(gate) * up -> packed, with the approximation by tanh
+    void (*gelu_mul)(const float* gate, const float* up, int64_t columns, PackTarget to);
+    // gate * sigmoid(1.702 gate) * (up + 1) -> packed, with gate <= limit and |up| <= limit
+    void (*clamped_swiglu)(const float* gate, const float* up, int64_t columns, float limit, PackTarget to);
+    // x[i] = limit * tanh(x[i] / limit)
+    void (*softcap)(float* x, int64_t n, float limit);
+    // The `chosen` largest of `experts` logits, ties to the lower: their numbers, ascending, and softmax weights,
+    // over all or over themselves. `logits` is used up.
+    void (*route)(float* logits, int experts, int chosen, bool normalize, int32_t* ids, float* weights);
+    // out (+)= sum of weights[i] * rows[i] in the order of i
+    void (*combine)(const float* const* rows, const float* weights, int count, int64_t columns, bool accumulate,
+                    float* out);
+    // x: (heads, head_dim), the first 2 `pairs` columns of each rotated in place: (i, i + pairs) is a pair
+    void (*rope)(float* x, int heads, int head_dim, int pairs, const float* cos, const float* sin);
     // k, v: (head_dim) of one head -> column `position % 64` of a page's keys and values
     void (*store_kv)(const float* k, const float* v, int head_dim, int head_dim_padded, int position, uint8_t* page);
     void (*attention)(const AttentionArgs&);
     // into = merge(into, from): softmax states of two neighbouring ranges, left to right
     void (*merge_states)(float* into, const float* from, int head_dim_padded);
-    // out: (head_dim) = value sums / running sum
-    void (*finish_state)(const float* state, int head_dim, int head_dim_padded, float* out);
+    // out: (head_dim) = value sums / (running sum + e^sink); a sink of minus infinity is none
+    void (*finish_state)(const float* state, int head_dim, int head_dim_padded, float sink, float* out);
     // out[i] = exp(x[i]), 0 below -87
     void (*exp)(const float* x, float* out, int64_t n);
 

@@ -32,6 +32,7 @@ constexpr int64_t kBlockTiles = kBlock / kTileRows;
 const char* phase_name(OpKind kind, int step) {
     if (kind == OpKind::attention && step == 0) return "rotate and store";
     if (kind == OpKind::attention && step == 2) return "merge splits";
+    if (kind == OpKind::route && step == 1) return "group by expert";
     switch (kind) {
 #define X(name) \
     case OpKind::name: return #name;
@@ -39,6 +40,10 @@ const char* phase_name(OpKind kind, int step) {
 #undef X
     }
     return "";
+}
+
+bool is_activation(OpKind kind) {
+    return kind == OpKind::silu_mul || kind == OpKind::gelu_mul || kind == OpKind::clamped_swiglu;
 }
 
 // Whole blocks: an embedding's row is unpacked block by block, and must not reach into the next row.
@@ -78,7 +83,7 @@ void Executor::find_gated() {
         if (op.kind != OpKind::linear || op.accumulate || i + 1 == plan.ops.size()) continue;
         const Op& next = plan.ops[i + 1];
         const int64_t half = op.output.width / 2, offset = op.output.offset;
-        if (next.kind == OpKind::silu_mul && next.input.rows == op.output.rows && next.second.rows == op.output.rows &&
+        if (is_activation(next.kind) && next.input.rows == op.output.rows && next.second.rows == op.output.rows &&
             next.input.width == half && next.input.offset == offset && next.second.offset == offset + half &&
             half % kBlock == 0)
             paired[op.output.rows] += 3;
@@ -106,10 +111,15 @@ float* Executor::row(const Slice& slice, int index) {
 
 PackTarget Executor::pack_target(int pack, int index) {
     const PackSpec& spec = model_->plan().packs[pack];
-    const int width = kernels_.tokens, first = index / width * width;
+    // The tiles of routed rows begin anew with each expert.
+    int begin = 0, end = num_rows_of(spec.extent);
+    if (spec.extent == Extent::routed) {
+        const auto next = std::upper_bound(routing_.first.begin(), routing_.first.end(), index);
+        begin = *(next - 1), end = *next;
+    }
+    const int width = kernels_.tokens, first = begin + (index - begin) / width * width;
     const int64_t offset = activation_bytes(spec.kind, first, ceil_div(spec.columns, kBlock));
-    return {spec.kind, packs_[pack].data() + offset, index - first,
-            std::min(width, num_rows_of(spec.selected) - first)};
+    return {spec.kind, packs_[pack].data() + offset, index - first, std::min(width, end - first)};
 }
 
 // ---- a forward pass ---------------------------------------------------------------------------------
@@ -163,14 +173,19 @@ void Executor::lay_out(const std::vector<SequenceRows>& batch) {
         const auto& spec = plan.rows[i];
         if (is_gated_[i]) continue;
         // A block of slack: kernels read whole vectors of lanes at a row's end.
-        const int64_t floats = num_rows_of(spec.selected) * row_stride(spec) + kBlock;
+        const int64_t floats = num_rows_of(spec.extent) * row_stride(spec) + kBlock;
         rows_[i].reserve((size_t)floats * sizeof(float));
     }
     for (size_t i = 0; i < packs_.size(); ++i) {
         const auto& spec = plan.packs[i];
         packs_[i].reserve(
-            (size_t)activation_bytes(spec.kind, num_rows_of(spec.selected), ceil_div(spec.columns, kBlock)));
+            (size_t)activation_bytes(spec.kind, num_rows_of(spec.extent), ceil_div(spec.columns, kBlock)));
     }
+    const size_t assignments = (size_t)num_rows_of(Extent::routed);
+    routing_.experts.resize(assignments);
+    routing_.weights.resize(assignments);
+    routing_.rows.resize(assignments);
+    routing_.places.resize(assignments);
     angles_.reserve(plan.ropes.size() * (size_t)num_rows_ * (size_t)plan.head_dim * sizeof(float));
 }
 
@@ -191,6 +206,7 @@ void Executor::list_phases() {
         }
         if (op.kind != OpKind::attention) {
             add(op, 0);
+            if (op.kind == OpKind::route) add(op, 1);
             continue;
         }
         // Every layer attends over the same positions: one list of units serves them all.
@@ -238,11 +254,11 @@ void Executor::for_rows_of_chunk(int chunk, int rows, const auto& body) const {
     for (int i = begin; i < end; ++i) body(i);
 }
 
-Executor::Blocking Executor::blocking(const Phase& phase) const {
+// For one of `batches` batches of about `tokens` rows.
+Executor::Blocking Executor::blocking(const Phase& phase, int tokens, int batches) const {
     const Op& op = *phase.op;
     const Matrix& m = model_->matrix(op.matrix);
     const FormatInfo info = format_info(m.format);
-    const int tokens = num_rows_of(model_->plan().packs[op.pack].selected);
     const int halves = phase.activate ? 2 : 1;
     Blocking b;
     b.tiles = m.tiles / halves;
@@ -256,7 +272,7 @@ Executor::Blocking Executor::blocking(const Phase& phase) const {
         if (phase.activate) largest = std::min(largest, kGatedTiles);
     }
     b.groups = (int)ceil_div(tokens, b.group_tokens);
-    const int64_t wanted = ceil_div((int64_t)pool_->size() * kChunksPerThread, b.groups);
+    const int64_t wanted = ceil_div((int64_t)pool_->size() * kChunksPerThread, (int64_t)b.groups * batches);
     const int64_t unit = phase.activate ? kBlockTiles : 1;
     b.panel_tiles = std::max(std::min(b.tiles / wanted, largest) / unit, (int64_t)1) * unit;
     b.panels = ceil_div(b.tiles, b.panel_tiles);
@@ -270,19 +286,31 @@ int Executor::chunks_of(const Phase& phase) const {
         case OpKind::embed: return row_chunks(num_rows_);
         case OpKind::select: return row_chunks(num_selected_);
         case OpKind::pack:
-        case OpKind::rms_norm: return row_chunks(num_rows_of(plan.packs[op.pack].selected));
-        case OpKind::silu_mul: {
-            const int rows = num_rows_of(plan.packs[op.pack].selected);
-            return row_chunks(rows) * column_parts(op, rows);
+        case OpKind::rms_norm: return row_chunks(num_rows_of(plan.packs[op.pack].extent));
+        case OpKind::rms_norm_rows: return row_chunks(num_rows_of(extent_of(op.output)));
+        case OpKind::silu_mul:
+        case OpKind::gelu_mul:
+        case OpKind::clamped_swiglu: {
+            const int rows = num_rows_of(plan.packs[op.pack].extent);
+            return row_chunks(rows) * column_parts(op.input.width, rows);
+        }
+        case OpKind::softcap: {
+            const int rows = num_rows_of(extent_of(op.output));
+            return row_chunks(rows) * column_parts(op.output.width, rows);
         }
         case OpKind::linear: {
-            if (num_rows_of(plan.packs[op.pack].selected) == 0) return 0;
-            const Blocking b = blocking(phase);
+            const int rows = num_rows_of(plan.packs[op.pack].extent);
+            if (rows == 0) return 0;
+            // Which experts have rows shows on the way.
+            if (plan.packs[op.pack].extent == Extent::routed) return pool_->size() * kChunksPerThread;
+            const Blocking b = blocking(phase, rows, 1);
             return (int)std::min<int64_t>(b.panels * b.groups, ThreadPool::kMaxChunks);
         }
         case OpKind::attention:
             if (phase.step == 1) return (int)std::min<size_t>(units_.size(), ThreadPool::kMaxChunks);
             return row_chunks(num_rows_);
+        case OpKind::route: return phase.step == 1 ? 1 : row_chunks(num_rows_);
+        case OpKind::combine: return row_chunks(num_rows_);
     }
     return 0;
 }
@@ -303,10 +331,17 @@ void Executor::run(const Phase& phase, int chunk) {
             for_rows_of_chunk(chunk, num_rows_, [&](int i) {
                 float* angles = angles_.as<float>() + (int64_t)i * plan.head_dim;
                 for (const auto& rope : plan.ropes) {
-                    rotation(row_list_[i].position, rope, angles, angles + plan.head_dim / 2);
+                    float *cos = angles, *sin = angles + plan.head_dim / 2;
+                    rotation(row_list_[i].position, rope.inverse_frequencies, cos, sin);
+                    for (size_t p = 0; p < rope.inverse_frequencies.size(); ++p) {
+                        cos[p] = cos[p] * rope.factor;
+                        sin[p] = sin[p] * rope.factor;
+                    }
                     angles += (int64_t)num_rows_ * plan.head_dim;
                 }
-                kernels_.unpack_row[(int)m.format](m.data, m.blocks, row_list_[i].token, row(op.output, i));
+                float* out = row(op.output, i);
+                kernels_.unpack_row[(int)m.format](m.data, m.blocks, row_list_[i].token, out);
+                for (int64_t c = 0; c < op.output.width; ++c) out[c] = out[c] * op.scale;
             });
             break;
         }
@@ -315,22 +350,33 @@ void Executor::run(const Phase& phase, int chunk) {
                 std::memcpy(row(op.output, i), row(op.input, selected_[i]), (size_t)op.input.width * sizeof(float));
             });
             break;
-        case OpKind::pack:
-            for_rows_of_chunk(chunk, num_rows_of(plan.packs[op.pack].selected),
-                              [&](int i) { kernels_.pack(row(op.input, i), op.input.width, pack_target(op.pack, i)); });
+        case OpKind::pack: {
+            const bool spread = plan.packs[op.pack].extent == Extent::routed && extent_of(op.input) == Extent::tokens;
+            for_rows_of_chunk(chunk, num_rows_of(plan.packs[op.pack].extent), [&](int i) {
+                kernels_.pack(row(op.input, spread ? routing_.rows[i] : i), op.input.width, pack_target(op.pack, i));
+            });
             break;
+        }
         case OpKind::rms_norm:
-            for_rows_of_chunk(chunk, num_rows_of(plan.packs[op.pack].selected), [&](int i) {
+            for_rows_of_chunk(chunk, num_rows_of(plan.packs[op.pack].extent), [&](int i) {
                 kernels_.rms_norm(row(op.input, i), model_->vector(op.vector), op.input.width, op.epsilon,
                                   pack_target(op.pack, i));
             });
             break;
-        case OpKind::silu_mul: silu_mul(op, chunk); break;
+        case OpKind::rms_norm_rows:
+            for_rows_of_chunk(chunk, num_rows_of(extent_of(op.output)), [&](int i) {
+                for (int64_t c = 0; c < op.input.width; c += op.head_dim)
+                    kernels_.rms_norm_rows(row(op.input, i) + c, model_->vector(op.vector), op.head_dim, op.epsilon,
+                                           op.accumulate, row(op.output, i) + c);
+            });
+            break;
+        case OpKind::silu_mul:
+        case OpKind::gelu_mul:
+        case OpKind::clamped_swiglu: activate_chunk(op, chunk); break;
+        case OpKind::softcap: softcap(op, chunk); break;
         case OpKind::linear: {
-            const Blocking b = blocking(phase);
-            const int64_t pieces = b.panels * b.groups, chunks = chunks_of(phase), own = in_stride(chunk, chunks);
-            for (int64_t piece = pieces * own / chunks; piece < pieces * (own + 1) / chunks; ++piece)
-                phase.activate ? run_gated_linear(phase, (int)piece) : run_linear(phase, (int)piece);
+            const int64_t chunks = chunks_of(phase);
+            run_linear(phase, in_stride(chunk, chunks), chunks);
             break;
         }
         case OpKind::attention:
@@ -341,46 +387,78 @@ void Executor::run(const Phase& phase, int chunk) {
             }
             if (phase.step == 2) merge(op, chunk);
             break;
+        case OpKind::route:
+            if (phase.step == 0) choose_experts(op, chunk);
+            if (phase.step == 1) group_by_expert();
+            break;
+        case OpKind::combine: combine(op, chunk); break;
     }
 }
 
 // ---- operations that are more than a kernel a row ---------------------------------------------------
 
 // A panel of the matrix times a group of tokens; where the outputs go is for the caller to say.
-MatmulArgs Executor::matmul_args(const Op& op, const Blocking& b, int64_t panel, int group) {
-    const Matrix& m = model_->matrix(op.matrix);
+MatmulArgs Executor::matmul_args(const Op& op, const Batch& batch, const Blocking& b, int64_t piece) {
+    const Matrix& m = model_->matrix(op.matrix + batch.matrix);
+    const int64_t panel = piece / b.groups;
     MatmulArgs args{};
     args.tiles = m.data;
     args.blocks = m.blocks;
     args.rows = m.rows;
     args.first_tile = panel * b.panel_tiles;
     args.last_tile = std::min(args.first_tile + b.panel_tiles, b.tiles);
-    args.x = packs_[op.pack].data();
-    args.first_token = group * b.group_tokens;
-    args.num_tokens = num_rows_of(model_->plan().packs[op.pack].selected);
+    args.x = packs_[op.pack].data() + activation_bytes(model_->plan().packs[op.pack].kind, batch.first, m.blocks);
+    args.first_token = (int)(piece % b.groups) * b.group_tokens;
+    args.num_tokens = batch.tokens;
     args.last_token = std::min(args.first_token + b.group_tokens, args.num_tokens);
-    args.bias = op.vector >= 0 ? model_->vector(op.vector) : nullptr;
+    args.bias = op.vector >= 0 ? model_->vector(op.vector + batch.matrix) : nullptr;
+    args.scale = op.scale;
     return args;
 }
 
-void Executor::run_linear(const Phase& phase, int piece) {
+// The pieces of all batches, one after the other: of experts, only those with rows have their weights read.
+void Executor::run_linear(const Phase& phase, int64_t chunk, int64_t chunks) {
     const Op& op = *phase.op;
-    const Blocking b = blocking(phase);
-    MatmulArgs args = matmul_args(op, b, piece / b.groups, piece % b.groups);
-    args.out = row(op.output, 0);
+    const Extent extent = model_->plan().packs[op.pack].extent;
+    const bool routed = extent == Extent::routed;
+    const int batches = routed ? (int)routing_.busy.size() : 1;
+    const auto batch_of = [&](int i) -> Batch {
+        if (!routed) return {0, 0, num_rows_of(extent)};
+        const int expert = routing_.busy[i], first = routing_.first[expert];
+        return {expert, first, routing_.first[expert + 1] - first};
+    };
+    int64_t pieces = 0;
+    for (int i = 0; i < batches; ++i) {
+        const Blocking b = blocking(phase, batch_of(i).tokens, batches);
+        pieces += b.panels * b.groups;
+    }
+    const int64_t begin = pieces * chunk / chunks, end = pieces * (chunk + 1) / chunks;
+    for (int64_t i = 0, first = 0, last; i < batches && first < end; ++i, first = last) {
+        const Batch batch = batch_of((int)i);
+        const Blocking b = blocking(phase, batch.tokens, batches);
+        last = first + b.panels * b.groups;
+        for (int64_t piece = std::max(begin, first); piece < std::min(end, last); ++piece)
+            phase.activate ? run_gated_linear(phase, batch, b, piece - first)
+                           : run_plain_linear(op, batch, b, piece - first);
+    }
+}
+
+void Executor::run_plain_linear(const Op& op, const Batch& batch, const Blocking& b, int64_t piece) {
+    MatmulArgs args = matmul_args(op, batch, b, piece);
+    args.out = row(op.output, batch.first);
     args.out_stride = row_stride(model_->plan().rows[op.output.rows]);
     args.accumulate = op.accumulate;
-    kernels_.matmul[(int)model_->matrix(op.matrix).format](args);
+    kernels_.matmul[(int)model_->matrix(op.matrix + batch.matrix).format](args);
 }
 
 // A panel of gates, the same panel of ups, and at once the blocks of activations that they make.
-void Executor::run_gated_linear(const Phase& phase, int piece) {
+void Executor::run_gated_linear(const Phase& phase, const Batch& batch, const Blocking& b, int64_t piece) {
     const Op& op = *phase.op;
-    const Matrix& m = model_->matrix(op.matrix);
-    const Blocking b = blocking(phase);
-    MatmulArgs args = matmul_args(op, b, piece / b.groups, piece % b.groups);
+    const Matrix& m = model_->matrix(op.matrix + batch.matrix);
+    MatmulArgs args = matmul_args(op, batch, b, piece);
     const int64_t tiles = args.last_tile - args.first_tile, first_column = args.first_tile * kTileRows;
     const int first_token = args.first_token, tokens = args.last_token - first_token;
+    const float* const bias = args.bias;
     // Tiles, tokens and outputs counted from where the panel and the group begin.
     args.x += activation_bytes(format_info(m.format).activation, first_token, m.blocks);
     args.first_token = 0, args.last_token = args.num_tokens = tokens;
@@ -391,35 +469,86 @@ void Executor::run_gated_linear(const Phase& phase, int piece) {
     for (float* half : {gates, ups}) {
         const int64_t tile = (half == ups ? b.tiles : 0) + first_column / kTileRows;
         args.tiles = m.data + tile * m.tile_bytes();
-        if (op.vector >= 0) args.bias = model_->vector(op.vector) + tile * kTileRows;
+        if (bias) args.bias = bias + tile * kTileRows;
         args.out = half;
         kernels_.matmul[(int)m.format](args);
     }
-    const int pack = phase.activate->pack;
+    const Op& activation = *phase.activate;
     for (int t = 0; t < tokens; ++t) {
-        PackTarget target = pack_target(pack, first_token + t);
+        PackTarget target = pack_target(activation.pack, batch.first + first_token + t);
         target.tile += activation_bytes(target.kind, target.width, first_column / kBlock);
-        kernels_.silu_mul(gates + t * args.rows, ups + t * args.rows, args.rows, target);
+        activate(activation, gates + t * args.rows, ups + t * args.rows, args.rows, target);
     }
 }
 
 // The exponentials of one row take a single thread longer than it takes to wake the others: rows that are too
 // few for the threads are cut into columns, in whole blocks.
-int Executor::column_parts(const Op& op, int rows) const {
+int Executor::column_parts(int64_t columns, int rows) const {
     if (row_chunks(rows) >= pool_->size()) return 1;
-    return (int)std::clamp<int64_t>(op.input.width / kColumnsWorthAChunk, 1, pool_->size());
+    return (int)std::clamp<int64_t>(columns / kColumnsWorthAChunk, 1, pool_->size());
 }
 
-void Executor::silu_mul(const Op& op, int chunk) {
+void Executor::activate(const Op& op, const float* gate, const float* up, int64_t columns, PackTarget to) const {
+    if (op.kind == OpKind::silu_mul) kernels_.silu_mul(gate, up, columns, to);
+    if (op.kind == OpKind::gelu_mul) kernels_.gelu_mul(gate, up, columns, to);
+    if (op.kind == OpKind::clamped_swiglu) kernels_.clamped_swiglu(gate, up, columns, op.limit, to);
+}
+
+void Executor::activate_chunk(const Op& op, int chunk) {
     const PackSpec& spec = model_->plan().packs[op.pack];
-    const int rows = num_rows_of(spec.selected), parts = column_parts(op, rows);
+    const int rows = num_rows_of(spec.extent), parts = column_parts(op.input.width, rows);
     const int64_t blocks = ceil_div(spec.columns, kBlock), part = chunk % parts;
     const int64_t first = blocks * part / parts, last = blocks * (part + 1) / parts;
     const int64_t offset = first * kBlock, columns = std::min(last * kBlock, spec.columns) - offset;
     for_rows_of_chunk(chunk / parts, rows, [&](int i) {
         PackTarget target = pack_target(op.pack, i);
         target.tile += activation_bytes(spec.kind, target.width, first);
-        kernels_.silu_mul(row(op.input, i) + offset, row(op.second, i) + offset, columns, target);
+        activate(op, row(op.input, i) + offset, row(op.second, i) + offset, columns, target);
+    });
+}
+
+void Executor::softcap(const Op& op, int chunk) {
+    const int rows = num_rows_of(extent_of(op.output)), parts = column_parts(op.output.width, rows);
+    const int64_t blocks = ceil_div(op.output.width, kBlock), part = chunk % parts;
+    const int64_t offset = blocks * part / parts * kBlock;
+    const int64_t end = std::min(blocks * (part + 1) / parts * kBlock, op.output.width);
+    for_rows_of_chunk(chunk / parts, rows,
+                      [&](int i) { kernels_.softcap(row(op.output, i) + offset, end - offset, op.limit); });
+}
+
+void Executor::choose_experts(const Op& op, int chunk) {
+    const Plan& plan = model_->plan();
+    for_rows_of_chunk(chunk, num_rows_, [&](int i) {
+        const size_t place = (size_t)i * plan.experts_per_token;
+        kernels_.route(row(op.input, i), plan.experts, plan.experts_per_token, op.normalize, &routing_.experts[place],
+                       &routing_.weights[place]);
+    });
+}
+
+void Executor::group_by_expert() {
+    Routing& r = routing_;
+    const int experts = model_->plan().experts, chosen = model_->plan().experts_per_token;
+    r.first.assign((size_t)experts + 1, 0);
+    r.busy.clear();
+    for (const int32_t expert : r.experts) ++r.first[expert + 1];
+    for (int e = 0; e < experts; ++e) {
+        if (r.first[e + 1] > 0) r.busy.push_back(e);
+        r.first[e + 1] += r.first[e];
+    }
+    std::vector<int> next(r.first.begin(), r.first.end() - 1);
+    for (size_t i = 0; i < r.experts.size(); ++i) {
+        r.places[i] = next[r.experts[i]]++;
+        r.rows[r.places[i]] = (int)i / chosen;
+    }
+}
+
+void Executor::combine(const Op& op, int chunk) {
+    const int chosen = model_->plan().experts_per_token;
+    for_rows_of_chunk(chunk, num_rows_, [&](int i) {
+        const float* rows[kMaxExperts];
+        for (int c = 0; c < chosen; ++c) rows[c] = row(op.input, routing_.places[i * chosen + c]);
+        kernels_.combine(rows, &routing_.weights[(size_t)i * chosen], chosen, op.input.width, op.accumulate,
+                         row(op.output, i));
     });
 }
 
@@ -430,8 +559,9 @@ void Executor::rotate_and_store(const Op& op, int chunk) {
         if (op.rope >= 0) {
             const float* cos = angles_.as<float>() + ((int64_t)op.rope * num_rows_ + i) * plan.head_dim;
             const float* sin = cos + plan.head_dim / 2;
-            kernels_.rope(q, op.heads, op.head_dim, cos, sin);
-            kernels_.rope(k, op.kv_heads, op.head_dim, cos, sin);
+            const int pairs = (int)plan.ropes[op.rope].inverse_frequencies.size();
+            kernels_.rope(q, op.heads, op.head_dim, pairs, cos, sin);
+            kernels_.rope(k, op.kv_heads, op.head_dim, pairs, cos, sin);
         }
         const KvCache& cache = *sequences_[row_list_[i].sequence]->cache;
         const PagePool& pool = *cache.pool();
@@ -462,6 +592,8 @@ void Executor::attend(const Op& op, const AttentionUnit& unit) {
     args.head_dim = op.head_dim;
     args.head_dim_padded = pool.head_dim_padded();
     args.scale = op.scale;
+    args.window = op.window;
+    args.softcap = op.limit;
     args.first_split = unit.first_split;
     args.last_split = unit.last_split;
     const int64_t state_floats = args.rows * attention_state_floats(args.head_dim_padded);
@@ -473,6 +605,7 @@ void Executor::attend(const Op& op, const AttentionUnit& unit) {
     for (int r = 0; r < args.rows; ++r)
         kernels_.finish_state(
             args.state + r * attention_state_floats(args.head_dim_padded), op.head_dim, args.head_dim_padded,
+            sink_of(op, unit.kv_head * group + r % group),
             row(op.output, unit.first_row + r / group) + (int64_t)(unit.kv_head * group + r % group) * op.head_dim);
 }
 
@@ -489,7 +622,7 @@ void Executor::merge(const Op& op, int chunk) {
                 float* into = states_.as<float>() + unit.state + offset;
                 for (size_t next = u + 1; next < units_.size() && units_[next].first_split != 0; ++next)
                     kernels_.merge_states(into, states_.as<float>() + units_[next].state + offset, padded);
-                kernels_.finish_state(into, op.head_dim, padded,
+                kernels_.finish_state(into, op.head_dim, padded, sink_of(op, unit.kv_head * group + g),
                                       row(op.output, i) + (int64_t)(unit.kv_head * group + g) * op.head_dim);
             }
         }

@@ -55,8 +55,21 @@ private:
     };
     struct Phase {
         const Op* op;
-        int step;            // attention has several: 0 rotate and store, 1 attend, 2 merge
-        const Op* activate;  // linear: the silu_mul that takes each panel while it is in the caches, or null
+        int step;            // attention: 0 rotate and store, 1 attend, 2 merge; route: 0 choose, 1 group
+        const Op* activate;  // linear: the activation that takes each panel while it is in the caches, or null
+    };
+    // What the last `route` chose: the experts of each row, and these assignments grouped by expert.
+    struct Routing {
+        std::vector<int32_t> experts;  // (rows, experts_per_token), ascending for each row
+        std::vector<float> weights;    // likewise
+        std::vector<int> places;       // likewise: the assignment that it is
+        std::vector<int> rows;         // (assignments) the row of each, those of an expert side by side
+        std::vector<int> first;        // (experts + 1) the first assignment of each expert
+        std::vector<int> busy;         // the experts that have one
+    };
+    // Rows that one matrix multiplies: all, or the assignments of an expert.
+    struct Batch {
+        int matrix, first, tokens;  // `matrix`: how many after the operation's first
     };
 
     void run_profiled();
@@ -64,7 +77,11 @@ private:
     void list_attention_units(const Op& op);
     void list_phases();
     void find_gated();
-    int num_rows_of(bool selected) const { return selected ? num_selected_ : num_rows_; }
+    int num_rows_of(Extent extent) const {
+        if (extent == Extent::routed) return num_rows_ * model_->plan().experts_per_token;
+        return extent == Extent::selected ? num_selected_ : num_rows_;
+    }
+    Extent extent_of(const Slice& slice) const { return model_->plan().rows[slice.rows].extent; }
     float* row(const Slice& slice, int index);
     PackTarget pack_target(int pack, int index);
 
@@ -75,19 +92,28 @@ private:
         int64_t panels, panel_tiles, tiles;
         int groups, group_tokens;
     };
-    Blocking blocking(const Phase& phase) const;
+    Blocking blocking(const Phase& phase, int tokens, int batches) const;
 
     int64_t in_stride(int64_t chunk, int64_t chunks) const;
     int chunks_of(const Phase& phase) const;
     void run(const Phase& phase, int chunk);
-    MatmulArgs matmul_args(const Op& op, const Blocking& b, int64_t panel, int group);
-    void run_linear(const Phase& phase, int piece);
-    void run_gated_linear(const Phase& phase, int piece);
-    int column_parts(const Op& op, int rows) const;
-    void silu_mul(const Op& op, int chunk);
+    MatmulArgs matmul_args(const Op& op, const Batch& batch, const Blocking& b, int64_t piece);
+    void run_linear(const Phase& phase, int64_t chunk, int64_t chunks);
+    void run_plain_linear(const Op& op, const Batch& batch, const Blocking& b, int64_t piece);
+    void run_gated_linear(const Phase& phase, const Batch& batch, const Blocking& b, int64_t piece);
+    int column_parts(int64_t columns, int rows) const;
+    void activate(const Op& op, const float* gate, const float* up, int64_t columns, PackTarget to) const;
+    void activate_chunk(const Op& op, int chunk);
+    void softcap(const Op& op, int chunk);
+    void choose_experts(const Op& op, int chunk);
+    void group_by_expert();
+    void combine(const Op& op, int chunk);
     void rotate_and_store(const Op& op, int chunk);
     void attend(const Op& op, const AttentionUnit& unit);
     void merge(const Op& op, int chunk);
+    float sink_of(const Op& op, int head) const {
+        return op.vector >= 0 ? model_->vector(op.vector)[head] : -__builtin_inff();
+    }
 
     std::mutex mutex_;
     std::shared_ptr<const Model> model_;
@@ -102,6 +128,7 @@ private:
     std::vector<int> selected_;
     std::vector<const SequenceRows*> sequences_;
     std::vector<AttentionUnit> units_;
+    Routing routing_;
     bool splits_apart_ = false;  // each split is a unit of its own
     std::vector<Phase> phases_;
     std::vector<int> counts_;

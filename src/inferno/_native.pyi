@@ -39,21 +39,21 @@ def probe_machine(pool: ThreadPool, isa: str) -> tuple[float, float, float]:
 class Plan:
     """What a model computes, as data; written once by inferno.lowering."""
 
-    def __init__(self, vocab_size: int, num_layers: int, kv_heads: int, head_dim: int) -> None: ...
+    def __init__(self, vocab_size: int, num_layers: int, kv_heads: int, head_dim: int, experts: int = 0, experts_per_token: int = 0) -> None: ...
 
-    def rows(self, columns: int, selected: bool) -> int:
+    def rows(self, columns: int, extent: str) -> int:
         """Add a buffer of float rows; returns its number."""
 
-    def pack(self, kind: str, columns: int, selected: bool) -> int:
+    def pack(self, kind: str, columns: int, extent: str) -> int:
         """Add a buffer of packed activations; returns its number."""
 
     def matrix(self, name: str, format: str, rows: int, columns: int) -> int: ...
 
     def vector(self, name: str, values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int: ...
 
-    def rope(self, inverse_frequencies: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int: ...
+    def rope(self, inverse_frequencies: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], factor: float) -> int: ...
 
-    def op(self, kind: str, *, input: tuple[int, int, int] = (-1, 0, 0), second: tuple[int, int, int] = (-1, 0, 0), third: tuple[int, int, int] = (-1, 0, 0), output: tuple[int, int, int] = (-1, 0, 0), pack: int = -1, matrix: int = -1, vector: int = -1, accumulate: bool = False, epsilon: float = 0.0, layer: int = -1, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, rope: int = -1, scale: float = 0.0) -> None:
+    def op(self, kind: str, *, input: tuple[int, int, int] = (-1, 0, 0), second: tuple[int, int, int] = (-1, 0, 0), third: tuple[int, int, int] = (-1, 0, 0), output: tuple[int, int, int] = (-1, 0, 0), pack: int = -1, matrix: int = -1, vector: int = -1, accumulate: bool = False, epsilon: float = 0.0, scale: float = 1.0, limit: float = 0.0, normalize: bool = False, layer: int = -1, heads: int = 0, kv_heads: int = 0, head_dim: int = 0, rope: int = -1, window: int = 0) -> None:
         """
         Append an operation; slices are (rows, offset, width). See native/runtime/plan.h.
         """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from inferno.errors import InvalidCheckpoint, InvalidOption, UnsupportedModel
@@ -19,6 +20,7 @@ from inferno.options import SamplingParams
 MAX_SIZE = 1 << 24
 MAX_LAYERS = 1 << 12
 MAX_CONTEXT = (1 << 31) - 1
+MAX_EXPERTS = 1024  # kMaxExperts in native/kernels/table.h
 
 # Names of tokens that end a turn. Many files name one of several as the end of text, often not the
 # one that their chat template writes; llama.cpp goes by the same names.
@@ -63,7 +65,11 @@ class ModelConfig:
     `rope_scaling` is None for plain RoPE, else has a `rope_type`; the model file decides if it
     supports that. `attention_bias` says that q, k and v have biases. `generation` holds sampling
     defaults under the names of `SamplingParams`. `raw` is config.json, or the GGUF metadata
-    without its long arrays.
+    without its long arrays. `context` is what a length-dependent `rope_scaling` goes by: the
+    context asked for, or 0.
+
+    From `sliding_window` to `swiglu_limit` are the features: a model's file names in `USES` those
+    it goes by, and the others must be absent.
     """
 
     model_type: str
@@ -83,11 +89,30 @@ class ModelConfig:
     tie_word_embeddings: bool = False
     attention_bias: bool = False
     mlp_bias: bool = False
+    sliding_window: int | None = None
+    layer_types: tuple[str, ...] = ()  # of each layer, if there is a window
+    partial_rotary_factor: float = 1.0
+    rope_local_base_freq: float | None = None  # theta of the layers with a window
+    no_rope_layers: tuple[int, ...] = ()  # 1 for each layer that has RoPE; () if all have
+    query_pre_attn_scalar: float | None = None
+    attn_logit_softcapping: float | None = None
+    final_logit_softcapping: float | None = None
+    embedding_multiplier: float = 1.0
+    attention_multiplier: float | None = None
+    residual_multiplier: float = 1.0
+    logits_scaling: float = 1.0
+    num_experts: int = 0
+    num_experts_per_tok: int = 0
+    moe_intermediate_size: int = 0
+    norm_topk_prob: bool = False
+    mlp_only_layers: tuple[int, ...] = ()
+    swiglu_limit: float = 0.0
     bos_token_id: int | None = None
     eos_token_ids: tuple[int, ...] = ()
     generation: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    context: int = 0
 
     def __post_init__(self) -> None:
         if self.num_attention_heads % self.num_key_value_heads:
@@ -105,6 +130,16 @@ class ModelConfig:
             raise UnsupportedModel(
                 f"`head_dim`: expected a multiple of {HEAD_DIM_MULTIPLE}, found {self.head_dim}"
             )
+        if self.rotary_dim % 2 or not 0 < self.rotary_dim <= self.head_dim:
+            raise InvalidCheckpoint(
+                f"`partial_rotary_factor`: expected an even part of head_dim = {self.head_dim}, "
+                f"found {self.partial_rotary_factor:g}"
+            )
+        if self.num_experts_per_tok > self.num_experts:
+            raise InvalidCheckpoint(
+                f"`num_experts_per_tok`: expected at most num_experts = {self.num_experts}, "
+                f"found {self.num_experts_per_tok}"
+            )
         ids = [*self.eos_token_ids, *([] if self.bos_token_id is None else [self.bos_token_id])]
         for token in ids:
             if not 0 <= token < self.vocab_size:
@@ -115,6 +150,33 @@ class ModelConfig:
         # It is printed when the model is loaded, and comes out of a file.
         name = "".join(c if c.isprintable() else " " for c in self.name)[:80]
         object.__setattr__(self, "name", name)
+
+    @property
+    def rotary_dim(self) -> int:
+        """How many columns of a head are rotated."""
+        return int(round(self.head_dim * self.partial_rotary_factor, 6))
+
+    @property
+    def max_context(self) -> int:
+        """The longest context that can be asked for: scaled RoPE reaches beyond the trained one."""
+        scaling = self.rope_scaling or {}
+        factor = scaling.get("factor")
+        length = scaling.get("original_max_position_embeddings", self.max_position_embeddings)
+        if scaling.get("rope_type") not in ("dynamic", "yarn") or not factor:
+            return self.max_position_embeddings
+        return min(max(self.max_position_embeddings, int(factor * length)), MAX_CONTEXT)
+
+    def is_sliding(self, layer: int) -> bool:
+        """Tell whether a layer sees the latest `sliding_window` tokens only."""
+        return bool(self.layer_types) and self.layer_types[layer] == _SLIDING
+
+    def window(self, layer: int) -> int:
+        """Return how many tokens a layer sees; 0 for all."""
+        return (self.sliding_window or 0) if self.is_sliding(layer) else 0
+
+    def has_rope(self, layer: int) -> bool:
+        """Tell whether a layer rotates its queries and keys."""
+        return not self.no_rope_layers or self.no_rope_layers[layer] == 1
 
     @classmethod
     def from_huggingface(
@@ -146,6 +208,7 @@ class ModelConfig:
                 hint="pick a model whose architecture ends in ForCausalLM",
             )
         _refuse_features(config)
+        c = _Values(config, "config.json", defaults=_defaults_of(model_type))
 
         hidden_size = c.integer("hidden_size", MAX_SIZE)
         num_attention_heads = c.integer("num_attention_heads", MAX_SIZE)
@@ -155,22 +218,30 @@ class ModelConfig:
                 f"a multiple of num_attention_heads = {num_attention_heads}",
                 hidden_size,
             )
-        rope_theta, rope_scaling = _rope(c)
+        rope_theta, rope_scaling, rope_local_base_freq = _rope(c)
+        num_hidden_layers = c.integer("num_hidden_layers", MAX_LAYERS)
+        intermediate_size = c.integer("intermediate_size", MAX_SIZE)
+        features = _features(c, num_hidden_layers, intermediate_size)
+        features["partial_rotary_factor"] = _partial_rotary_factor(c)
+        features["rope_local_base_freq"] = rope_local_base_freq
+        max_position_embeddings = c.integer("max_position_embeddings", MAX_CONTEXT, 2048)
+        _refuse_unused(model_type, features, c, max_position_embeddings)
+        activation = "hidden_activation" if config.get("hidden_activation") else "hidden_act"
         return cls(
             model_type=model_type,
             architecture=architecture,
             vocab_size=c.integer("vocab_size", MAX_SIZE),
             hidden_size=hidden_size,
-            intermediate_size=c.integer("intermediate_size", MAX_SIZE),
-            num_hidden_layers=c.integer("num_hidden_layers", MAX_LAYERS),
+            intermediate_size=intermediate_size,
+            num_hidden_layers=num_hidden_layers,
             num_attention_heads=num_attention_heads,
             num_key_value_heads=c.integer("num_key_value_heads", MAX_SIZE, num_attention_heads),
             head_dim=c.integer("head_dim", MAX_SIZE, hidden_size // num_attention_heads),
-            max_position_embeddings=c.integer("max_position_embeddings", MAX_CONTEXT, 2048),
+            max_position_embeddings=max_position_embeddings,
             rms_norm_eps=c.number("rms_norm_eps", 1.0, 1e-6),
             rope_theta=rope_theta,
             rope_scaling=rope_scaling,
-            hidden_act=c.text("hidden_act", "silu"),
+            hidden_act=c.text(activation, "silu"),
             tie_word_embeddings=c.boolean("tie_word_embeddings", False),
             attention_bias=c.boolean("attention_bias", _Q_BIAS in shapes),
             mlp_bias=c.boolean("mlp_bias", _GATE_BIAS in shapes),
@@ -182,6 +253,7 @@ class ModelConfig:
             ),
             generation=_generation(generation_config),
             raw=config,
+            **features,
         )
 
     @classmethod
@@ -201,12 +273,10 @@ class ModelConfig:
         shapes = shapes or {}
         g = _Values(metadata, "the GGUF metadata")
         architecture = g.text("general.architecture")
-        _check_supported(architecture, architecture)
-        g = _Values(metadata, "the GGUF metadata", f"{architecture}.")
-        if g.integer("expert_count", MAX_SIZE, 0, low=0):
-            raise UnsupportedModel(
-                f"`{architecture}.expert_count`: mixtures of experts are not supported"
-            )
+        model_type = _gguf_model_type(architecture, metadata)
+        _check_supported(model_type, architecture)
+        defaults = _defaults_of(model_type)
+        g = _Values(metadata, "the GGUF metadata", f"{architecture}.", defaults, _GGUF_KEYS)
 
         hidden_size = g.integer("embedding_length", MAX_SIZE)
         num_attention_heads = g.integer("attention.head_count", MAX_SIZE)
@@ -217,22 +287,19 @@ class ModelConfig:
                 "embedding_length", f"a multiple of head_count = {num_attention_heads}", hidden_size
             )
         head_dim = g.integer("attention.key_length", MAX_SIZE, hidden_size // num_attention_heads)
-        for key in ("attention.value_length", "rope.dimension_count"):
-            found = g.integer(key, MAX_SIZE, head_dim)
-            if found != head_dim:
-                raise UnsupportedModel(
-                    f"`{architecture}.{key}`: expected head_dim = {head_dim}, found {found}",
-                    hint="heads that are rotated in part, or whose keys and values differ in size, "
-                    "are not supported",
-                )
-        max_position_embeddings = g.integer("context_length", MAX_CONTEXT)
-        if g.integer("attention.sliding_window", MAX_CONTEXT, 0, low=0) not in (
-            0,
-            max_position_embeddings,
-        ):
+        found = g.integer("attention.value_length", MAX_SIZE, head_dim)
+        if found != head_dim:
             raise UnsupportedModel(
-                f"`{architecture}.attention.sliding_window`: sliding windows are not supported"
+                f"`{architecture}.attention.value_length`: expected head_dim = {head_dim}, "
+                f"found {found}",
+                hint="heads whose keys and values differ in size are not supported",
             )
+        num_hidden_layers = g.integer("block_count", MAX_LAYERS)
+        intermediate_size = g.integer("feed_forward_length", MAX_SIZE)
+        features = _features(g, num_hidden_layers, intermediate_size)
+        features |= _gguf_features(g, architecture, head_dim, hidden_size // num_attention_heads)
+        max_position_embeddings = g.integer("context_length", MAX_CONTEXT)
+        _refuse_unused(model_type, features, g, max_position_embeddings)
         tokenizer = _Values(metadata, "the GGUF metadata", "tokenizer.ggml.")
         tokens = tokenizer.items("tokens", str)
         embedding = shapes.get("model.embed_tokens.weight", (0,))
@@ -240,19 +307,20 @@ class ModelConfig:
         if len(tokens) > vocab_size:
             raise tokenizer.error("tokens", f"at most vocab_size = {vocab_size:,} of them", tokens)
         return cls(
-            model_type=architecture,
+            model_type=model_type,
             architecture=architecture,
             vocab_size=vocab_size,
             hidden_size=hidden_size,
-            intermediate_size=g.integer("feed_forward_length", MAX_SIZE),
-            num_hidden_layers=g.integer("block_count", MAX_LAYERS),
+            intermediate_size=intermediate_size,
+            num_hidden_layers=num_hidden_layers,
             num_attention_heads=num_attention_heads,
             num_key_value_heads=g.integer("attention.head_count_kv", MAX_SIZE, num_attention_heads),
             head_dim=head_dim,
             max_position_embeddings=max_position_embeddings,
             rms_norm_eps=g.number("attention.layer_norm_rms_epsilon", 1.0),
-            rope_theta=g.number("rope.freq_base", 1e12, 10_000.0),
-            rope_scaling=_gguf_rope_scaling(g),
+            rope_theta=g.number("rope_theta", 1e12, 10_000.0),
+            rope_scaling=_gguf_rope_scaling(g, defaults),
+            hidden_act=str(defaults.get("hidden_act", "silu")),
             tie_word_embeddings="lm_head.weight" not in shapes,
             attention_bias=_Q_BIAS in shapes,
             mlp_bias=_GATE_BIAS in shapes,
@@ -272,8 +340,29 @@ class ModelConfig:
                 for key, value in metadata.items()
                 if not isinstance(value, list) or len(value) <= _SMALL
             },
+            **features,
         )
 
+
+# What a model's file has to name in `USES`. What comes with another of them is not named apart.
+_FEATURES = frozenset(
+    {
+        "sliding_window",
+        "partial_rotary_factor",
+        "rope_local_base_freq",
+        "no_rope_layers",
+        "query_pre_attn_scalar",
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+        "embedding_multiplier",
+        "attention_multiplier",
+        "residual_multiplier",
+        "logits_scaling",
+        "num_experts",
+        "mlp_only_layers",
+        "swiglu_limit",
+    }
+)
 
 _Q_BIAS = "model.layers.0.self_attn.q_proj.bias"
 _GATE_BIAS = "model.layers.0.mlp.gate_proj.bias"
@@ -282,20 +371,37 @@ _GATE_BIAS = "model.layers.0.mlp.gate_proj.bias"
 class _Values:
     """Typed reading of a mapping: `source` names it in errors, `prefix` goes before each key.
 
-    A key that is absent or null has its default; without a default, that is an error.
+    A key that is absent or null has its default; without a default, that is an error. One that is
+    absent has first that of `defaults`. `names` says how the source calls some of the keys.
     """
 
-    def __init__(self, values: Mapping[str, Any], source: str, prefix: str = "") -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        source: str,
+        prefix: str = "",
+        defaults: Mapping[str, Any] = MappingProxyType({}),
+        names: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.values = values
         self.source = source
         self.prefix = prefix
+        self.defaults = defaults
+        self.names = names
+
+    def name(self, key: str) -> str:
+        """Return how the source calls `key`."""
+        return self.prefix + self.names.get(key, key)
+
+    def has(self, key: str) -> bool:
+        """Tell whether the source has a value for `key`."""
+        return self.values.get(self.name(key)) is not None
 
     def integer(self, key: str, high: int, default: int | None = None, *, low: int = 1) -> int:
         value = self.get(key, default)
         if isinstance(value, list) and value and all(type(v) is int for v in value):
             raise UnsupportedModel(
-                f"`{self.prefix}{key}` in {self.source}: values that vary by layer "
-                "are not supported"
+                f"`{self.name(key)}` in {self.source}: values that vary by layer are not supported"
             )
         if type(value) is not int or not low <= value <= high:
             raise self.error(key, f"an integer from {low} to {high:,}", value)
@@ -339,17 +445,27 @@ class _Values:
         return tuple(ids)
 
     def get(self, key: str, default: Any) -> Any:
-        value = self.values.get(self.prefix + key)
+        name = self.name(key)
+        value = self.values[name] if name in self.values else self.defaults.get(key)
         if value is None:
             value = default
         if value is None:
-            raise InvalidCheckpoint(f"`{self.prefix}{key}` is missing from {self.source}")
+            raise InvalidCheckpoint(f"`{name}` is missing from {self.source}")
         return value
+
+    def optional_number(self, key: str, high: float = 1e6) -> float | None:
+        return self.number(key, high) if self.is_set(key) else None
+
+    def is_set(self, key: str) -> bool:
+        """Tell whether `key` has a value, be it from `defaults`."""
+        name = self.name(key)
+        value = self.values[name] if name in self.values else self.defaults.get(key)
+        return value is not None
 
     def error(self, key: str, expected: str, found: Any) -> InvalidCheckpoint:
         number = f"{len(found):,} of them" if isinstance(found, list) else shown(found)
         return InvalidCheckpoint(
-            f"`{self.prefix}{key}` in {self.source}: expected {expected}, found {number}",
+            f"`{self.name(key)}` in {self.source}: expected {expected}, found {number}",
             hint="the file is damaged, or was edited by hand",
         )
 
@@ -378,36 +494,156 @@ def _refuse_features(config: Mapping[str, Any]) -> None:
             f"`quantization_config`: checkpoints quantized with {shown(method)} are not supported",
             hint="pick the unquantized model, or a Q8_0 or Q4_0 GGUF of it",
         )
-    window, layer_types = config.get("sliding_window"), config.get("layer_types") or []
-    # Qwen2 names a window that `use_sliding_window` turns off, and transformers goes by that.
-    if (window is not None and config.get("use_sliding_window", True)) or any(
-        kind != "full_attention" for kind in _as_list(layer_types)
-    ):
+    if config.get("use_bidirectional_attention"):
         raise UnsupportedModel(
-            f"`sliding_window`: attention over a window of {shown(window)} tokens is not supported"
+            "`use_bidirectional_attention`: attention to later tokens is not supported"
         )
-    for where in (config, config.get("rope_parameters"), config.get("rope_scaling")):
-        rotary = where.get("partial_rotary_factor") if isinstance(where, dict) else None
-        if rotary is not None and rotary != 1:
+    if config.get("swiglu_alpha") not in (None, 1.702):
+        raise UnsupportedModel(
+            f"`swiglu_alpha`: expected 1.702, found {shown(config['swiglu_alpha'])}"
+        )
+
+
+_SLIDING, _FULL = "sliding_attention", "full_attention"
+
+
+def _features(c: _Values, layers: int, intermediate_size: int) -> dict[str, Any]:
+    """Read what only some families have, under the fields of `ModelConfig`."""
+    sliding_window = c.integer("sliding_window", MAX_CONTEXT, 0, low=0) or None
+    # Qwen names a window that `use_sliding_window` turns off, and transformers goes by that.
+    if not c.boolean("use_sliding_window", True):
+        sliding_window = None
+    layer_types = _layer_types(c, layers, sliding_window)
+    experts = "num_local_experts" if c.has("num_local_experts") else "num_experts"
+    num_experts = c.integer(experts, MAX_EXPERTS, 0, low=0)
+    features: dict[str, Any] = {
+        "sliding_window": sliding_window if _SLIDING in layer_types else None,
+        "layer_types": layer_types if _SLIDING in layer_types else (),
+        "no_rope_layers": _no_rope_layers(c, layers),
+        "query_pre_attn_scalar": c.optional_number("query_pre_attn_scalar"),
+        "attn_logit_softcapping": c.optional_number("attn_logit_softcapping"),
+        "final_logit_softcapping": c.optional_number("final_logit_softcapping"),
+        "embedding_multiplier": c.number("embedding_multiplier", 1e6, 1.0),
+        "attention_multiplier": c.optional_number("attention_multiplier"),
+        "residual_multiplier": c.number("residual_multiplier", 1e6, 1.0),
+        "logits_scaling": c.number("logits_scaling", 1e6, 1.0),
+        "num_experts": num_experts,
+    }
+    if num_experts:
+        sparse_step = c.integer("decoder_sparse_step", MAX_LAYERS, 1)
+        dense = c.items("mlp_only_layers", int)
+        features |= {
+            "num_experts_per_tok": c.integer("num_experts_per_tok", MAX_EXPERTS),
+            "moe_intermediate_size": c.integer(
+                "moe_intermediate_size", MAX_SIZE, intermediate_size
+            ),
+            "norm_topk_prob": c.boolean("norm_topk_prob", False),
+            "mlp_only_layers": tuple(
+                i for i in range(layers) if i in dense or (i + 1) % sparse_step
+            ),
+            "swiglu_limit": c.number("swiglu_limit", 1e6) if c.is_set("swiglu_limit") else 0.0,
+        }
+    return features
+
+
+def _layer_types(c: _Values, layers: int, sliding_window: int | None) -> tuple[str, ...]:
+    types = c.items("layer_types", str)
+    if types:
+        strange = [kind for kind in types if kind not in (_SLIDING, _FULL)]
+        if strange:
             raise UnsupportedModel(
-                f"`partial_rotary_factor`: expected 1, found {shown(rotary)}",
-                hint="heads that are rotated in part are not supported",
+                f"`layer_types`: layers of {shown(strange[0])} are not supported "
+                f"(supported: {_FULL}, {_SLIDING})"
             )
+        if len(types) != layers:
+            raise c.error("layer_types", f"one of each of {layers} layers", types)
+        if sliding_window is None and _SLIDING in types and c.boolean("use_sliding_window", True):
+            raise c.error("sliding_window", "the width of the window of `layer_types`", None)
+        return tuple(types)
+    if sliding_window is None:
+        return (_FULL,) * layers
+    if "max_window_layers" in c.defaults:
+        first = c.integer("max_window_layers", MAX_CONTEXT, low=0)
+        return tuple(_SLIDING if i >= first else _FULL for i in range(layers))
+    pattern: Any = c.get("sliding_window_pattern", 0)
+    if isinstance(pattern, list):  # GGUF: of each layer, whether it slides
+        if len(pattern) < layers or not all(type(kind) in (bool, int) for kind in pattern):
+            raise c.error("sliding_window_pattern", f"one value for each of {layers}", pattern)
+        return tuple(_SLIDING if kind else _FULL for kind in pattern[:layers])
+    every = c.integer("sliding_window_pattern", MAX_LAYERS, 0, low=0)
+    return tuple(_FULL if every and (i + 1) % every == 0 else _SLIDING for i in range(layers))
 
 
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def _no_rope_layers(c: _Values, layers: int) -> tuple[int, ...]:
+    flags = c.items("no_rope_layers", int)
+    if flags:
+        if len(flags) != layers or not set(flags) <= {0, 1}:
+            raise c.error("no_rope_layers", f"a 0 or 1 for each of {layers} layers", flags)
+        return tuple(flags) if 0 in flags else ()
+    if not c.is_set("no_rope_layer_interval"):
+        return ()
+    every = c.integer("no_rope_layer_interval", MAX_LAYERS)
+    return tuple(int((i + 1) % every != 0) for i in range(layers))
 
 
-def _rope(c: _Values) -> tuple[float, dict[str, Any] | None]:
-    """Return theta and the scaling, from `rope_parameters` (transformers 5) or the older keys."""
+def _partial_rotary_factor(c: _Values) -> float:
+    for where in (c.values.get("rope_parameters"), c.values.get("rope_scaling"), c.values):
+        if isinstance(where, Mapping) and where.get("partial_rotary_factor") is not None:
+            return _Values(where, c.source).number("partial_rotary_factor", 1.0)
+    return 1.0
+
+
+def _defaults_of(model_type: str) -> Mapping[str, Any]:
+    from inferno.models import defaults_of  # late: models are written in terms of the config
+
+    return defaults_of(model_type)
+
+
+def _refuse_unused(
+    model_type: str, features: dict[str, Any], c: _Values, max_position_embeddings: int
+) -> None:
+    """Refuse a feature that the model's file would pass over in silence."""
+    from inferno.models import uses_of
+
+    uses = uses_of(model_type)
+    if (features["sliding_window"] or 0) >= max_position_embeddings and (
+        "sliding_window" not in uses
+    ):
+        features |= {"sliding_window": None, "layer_types": ()}  # it shows all there can be
+    for name in _FEATURES - uses:
+        value = features.get(name, getattr(ModelConfig, name))
+        if value != getattr(ModelConfig, name):
+            raise UnsupportedModel(
+                f"`{c.name(name)}` in {c.source}: {shown(value)} is not supported for "
+                f"`{model_type}`",
+                hint="a model of another family, or another conversion of this one, may run",
+            )
+    if "num_experts" in uses and not features.get("num_experts"):
+        raise InvalidCheckpoint(f"`{c.name('num_experts')}` is missing from {c.source}")
+
+
+def _rope(c: _Values) -> tuple[float, dict[str, Any] | None, float | None]:
+    """Return theta and the scaling, from `rope_parameters` (transformers 5) or the older keys.
+
+    And the theta of layers with a window, where that is another.
+    """
     key = "rope_parameters" if c.values.get("rope_parameters") is not None else "rope_scaling"
     found = c.values.get(key)
     parameters = {} if found is None else found
     if not isinstance(parameters, dict):
         raise c.error(key, "an object", found)
+    local = c.optional_number("rope_local_base_freq", 1e12)
     if parameters and all(isinstance(value, dict) for value in parameters.values()):
-        raise UnsupportedModel(f"`{key}`: RoPE that varies by layer is not supported")
+        if set(parameters) != {_FULL, _SLIDING} or parameters[_SLIDING].get("rope_type") not in (
+            None,
+            "default",
+        ):
+            raise UnsupportedModel(
+                f"`{key}`: RoPE that varies by layer is not supported but for plain RoPE in the "
+                "layers with a window"
+            )
+        local = _Values(parameters[_SLIDING], c.source).number("rope_theta", 1e12)
+        parameters = parameters[_FULL]
     scaling = dict(parameters)
     inner_theta = scaling.pop("rope_theta", None)
     scaling.pop("partial_rotary_factor", None)
@@ -416,7 +652,7 @@ def _rope(c: _Values) -> tuple[float, dict[str, Any] | None]:
         raise c.error("rope_theta", f"{shown(inner_theta)} as in {key}", outer_theta)
     theta = _Values(
         {"rope_theta": outer_theta if inner_theta is None else inner_theta}, c.source
-    ).number("rope_theta", 1e12, 10_000.0)
+    ).number("rope_theta", 1e12, c.defaults.get("rope_theta", 10_000.0))
 
     old, new = scaling.pop("type", None), scaling.pop("rope_type", None)
     if None not in (old, new) and old != new:
@@ -425,10 +661,74 @@ def _rope(c: _Values) -> tuple[float, dict[str, Any] | None]:
     if rope_type is None and scaling:
         raise c.error(key, "a `rope_type`", found)
     if rope_type in (None, "default"):
-        return theta, None
+        return theta, None, local
     if not isinstance(rope_type, str):
         raise c.error(key, "a `rope_type` that is text", rope_type)
-    return theta, {"rope_type": rope_type, **scaling}
+    if "short_factor" in scaling:
+        rope_type = "longrope"  # early Phi-3 files call it su or yarn
+    original = "original_max_position_embeddings"
+    if scaling.get(original) is None and c.values.get(original) is not None:
+        scaling[original] = c.integer(original, MAX_CONTEXT)
+    return theta, {"rope_type": rope_type, **scaling}, local
+
+
+# GGUF's names of what `_features` reads.
+_GGUF_KEYS = {
+    "sliding_window": "attention.sliding_window",
+    "sliding_window_pattern": "attention.sliding_window_pattern",
+    "rope_theta": "rope.freq_base",
+    "partial_rotary_factor": "rope.dimension_count",
+    "embedding_multiplier": "embedding_scale",
+    "attention_multiplier": "attention.scale",
+    "residual_multiplier": "residual_scale",
+    "logits_scaling": "logit_scale",
+    "num_experts": "expert_count",
+    "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
+    "norm_topk_prob": "expert_weights_norm",
+}
+
+# Values of GGUF keys with which a file computes what it would without them.
+_GGUF_HARMLESS = {
+    "expert_weights_scale": (0, 1),
+    "expert_shared_count": (0,),
+    "expert_group_count": (0, 1),
+    "leading_dense_block_count": (0,),
+    "expert_gating_func": (0, 1, 3),  # softmax of all, or of the chosen: both are divided by sums
+    "attention.clamp_kqv": (0,),
+    "attention.max_alibi_bias": (0,),
+}
+
+
+def _gguf_model_type(architecture: str, metadata: Mapping[str, Any]) -> str:
+    """Return what Hugging Face calls an architecture of GGUF."""
+    if architecture == "llama" and metadata.get("llama.expert_count"):
+        return "mixtral"
+    names = {"gemma3": "gemma3_text", "gpt-oss": "gpt_oss", "qwen3moe": "qwen3_moe"}
+    return names.get(architecture, architecture)
+
+
+def _gguf_features(
+    g: _Values, architecture: str, head_dim: int, width_by_heads: int
+) -> dict[str, Any]:
+    """Return what GGUF says otherwise than config.json, or leaves to the architecture."""
+    for key, harmless in _GGUF_HARMLESS.items():
+        value = g.values.get(g.prefix + key)
+        if value is not None and value not in harmless:
+            raise UnsupportedModel(f"`{g.prefix}{key}`: {shown(value)} is not supported")
+    rotary_dim = g.integer("rope.dimension_count", MAX_SIZE, head_dim)
+    features: dict[str, Any] = {
+        "partial_rotary_factor": rotary_dim / head_dim,
+        "rope_local_base_freq": g.optional_number("rope_local_base_freq", 1e12),
+    }
+    if architecture == "qwen3moe":
+        features["norm_topk_prob"] = g.boolean("norm_topk_prob", True)
+    if architecture in ("gemma2", "gemma3"):
+        # The 27B models of both scale by width / heads, which no key of GGUF says: llama.cpp tells
+        # them by their layers.
+        is_27b = g.integer("block_count", MAX_LAYERS) == {"gemma2": 46, "gemma3": 62}[architecture]
+        features["query_pre_attn_scalar"] = float(width_by_heads if is_27b else head_dim)
+    return features
 
 
 # GGUF's names below `{arch}.rope.scaling.`, and those in config.json.
@@ -436,26 +736,32 @@ _GGUF_ROPE_SCALING = {
     "factor": "factor",
     "original_context_length": "original_max_position_embeddings",
     "attn_factor": "attention_factor",
-    "yarn_ext_factor": "extrapolation_factor",
     "yarn_attn_factor": "attention_factor",
+    "yarn_ext_factor": "extrapolation_factor",
     "yarn_beta_fast": "beta_fast",
     "yarn_beta_slow": "beta_slow",
     "yarn_log_multiplier": "log_multiplier",
 }
 
 
-def _gguf_rope_scaling(g: _Values) -> dict[str, Any] | None:
+def _gguf_rope_scaling(g: _Values, defaults: Mapping[str, Any]) -> dict[str, Any] | None:
     # Files from before `rope.scaling.*` have this one key.
     if g.values.get(f"{g.prefix}rope.scale_linear") is not None:
         factor = g.number("rope.scale_linear", 1e9)
         return None if factor == 1 else {"rope_type": "linear", "factor": factor}
     kind = g.text("rope.scaling.type", "none")
-    if kind == "none":
-        return None
     scaling: dict[str, Any] = {"rope_type": kind}
     for theirs, ours in _GGUF_ROPE_SCALING.items():
         if g.values.get(f"{g.prefix}rope.scaling.{theirs}") is not None:
             scaling[ours] = g.number(f"rope.scaling.{theirs}", 1e9)
+    if kind == "none":
+        return None
+    if kind == "yarn":
+        # Factors of the sharpening that the scaling implies, in ggml's arithmetic.
+        for key in ("attention_factor", "extrapolation_factor", "log_multiplier"):
+            if scaling.pop(key, 1) != 1:
+                raise UnsupportedModel(f"`{g.prefix}rope.scaling`: a {key} is not supported")
+        scaling |= defaults.get("rope_scaling", {})
     return scaling
 
 

@@ -77,7 +77,7 @@ def describe(
         config = checkpoint.config
         if entry is not None:
             config = replace(config, name=entry.name)
-        program = lowered(checkpoint, weights)
+        program = lowered(checkpoint, weights, context)
         position_bytes = page_pool(config).bytes_per_position
         tokenizer = tokenizer_for(checkpoint)
         stop_ids = dict.fromkeys((*config.eos_token_ids, *tokenizer.eos_ids))

@@ -5,7 +5,8 @@ Knows no text: no tokenizer, no template, no sampling.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from inferno.lowering.operations import Slice, VectorSource
 from inferno.machine import available_memory
 from inferno.models import build_of
 from inferno.weights import Checkpoint
+from inferno.weights.tensor import StoredTensor
 
 Progress = Callable[[str, int, int], None]
 
@@ -83,7 +85,7 @@ def load_model(
         InvalidCheckpoint: tensors are missing, extra, or of the wrong shape.
         OutOfMemory: it would not fit.
     """
-    program = lowered(checkpoint, weights)
+    program = lowered(checkpoint, weights, context)
     pages = page_pool(checkpoint.config)
     context = _fitting_context(checkpoint, program, pages.bytes_per_position, context)
     model = _native.Model(_plan(checkpoint, program))
@@ -96,15 +98,20 @@ def load_model(
     )
 
 
-def lowered(checkpoint: Checkpoint, weights: str | None) -> Program:
+def lowered(checkpoint: Checkpoint, weights: str | None, context: int | None = None) -> Program:
     """Return what the model computes, having checked that the checkpoint has its tensors.
+
+    What `rope_scaling` may go by is the context that was asked for, not what memory allows: the same
+    request has the same bits on every machine.
 
     Raises:
         InvalidOption, InvalidCheckpoint: as `load_model`.
     """
+    c = checkpoint.config
+    c = dataclasses.replace(c, context=checked_context(c, context))
     formats = _Formats(checkpoint, weights)
     graph = Graph()
-    build_of(checkpoint.config.model_type)(graph, checkpoint.config, Parameters())
+    build_of(c.model_type)(graph, c, Parameters())
     program = lower(
         graph.tensors, formats.of, {f.name: f.activation for f in PACKED_FORMATS.values()}
     )
@@ -181,7 +188,7 @@ def _check_shapes(checkpoint: Checkpoint, program: Program) -> None:
     for vector in program.vectors:
         for parameter, size, _ in vector.parts:
             if parameter is not None:
-                name = f"{parameter.name}.{vector.suffix}"
+                name = f"{parameter.name}{vector.suffix}"
                 checkpoint.tensor(name, (size,))
                 used.add(name)
     if checkpoint.config.tie_word_embeddings:
@@ -212,13 +219,13 @@ def checked_context(c: ModelConfig, asked: int | None) -> int:
     Raises:
         InvalidOption: it is no number of positions that the model has.
     """
-    longest = c.max_position_embeddings
+    longest = c.max_context
     if asked is None:
-        return longest
+        return c.max_position_embeddings
     if isinstance(asked, bool) or not isinstance(asked, int) or not 1 <= asked <= longest:
         raise InvalidOption(
             f"`context`: expected an integer from 1 to {longest:,}, found {shown(asked)}",
-            hint=f"the model was trained on {longest:,} positions",
+            hint=f"the model was trained on {c.max_position_embeddings:,} positions",
         )
     return asked
 
@@ -285,7 +292,7 @@ def _megabytes(count: int) -> str:
 def _floats(checkpoint: Checkpoint, name: str) -> Floats:
     """Return the values of a float tensor of one dimension."""
     tensor = checkpoint.tensors[name]
-    data = np.frombuffer(tensor.data.tobytes(), dtype=np.uint8)  # aligned, unlike the file
+    data = np.frombuffer(tensor.rows(0, tensor.shape[0]).tobytes(), np.uint8)  # aligned
     if tensor.format == "f32":
         return data.view(np.float32)
     if tensor.format == "f16":
@@ -303,8 +310,10 @@ def _vector(checkpoint: Checkpoint, source: VectorSource) -> Floats:
         if parameter is None:
             pieces.append(np.zeros(size, np.float32))
             continue
-        name = f"{parameter.name}.{source.suffix}"
+        name = f"{parameter.name}{source.suffix}"
         values = _floats(checkpoint, name)
+        if checkpoint.source != "gguf":  # whose converter adds it
+            values = values + np.float32(source.offset)
         if rope_head_dim and checkpoint.tensors[name].rope_interleaved:
             heads = values.reshape(-1, rope_head_dim // 2, 2)
             values = heads.transpose(0, 2, 1).reshape(-1)
@@ -315,21 +324,28 @@ def _vector(checkpoint: Checkpoint, source: VectorSource) -> Floats:
 def _plan(checkpoint: Checkpoint, program: Program) -> _native.Plan:
     """Write the program as the native core's plan."""
     c = checkpoint.config
-    plan = _native.Plan(c.vocab_size, c.num_hidden_layers, c.num_key_value_heads, c.head_dim)
+    plan = _native.Plan(
+        c.vocab_size,
+        c.num_hidden_layers,
+        c.num_key_value_heads,
+        c.head_dim,
+        program.experts,
+        program.experts_per_token,
+    )
     for matrix in program.matrices:
         plan.matrix(matrix.name, matrix.format, matrix.rows, matrix.columns)
     for vector in program.vectors:
         values = _vector(checkpoint, vector)
         plan.vector(vector.suffix, values)
     for rope in program.ropes:
-        plan.rope(rope)
+        plan.rope(rope.inverse_frequencies, rope.factor)
     patterns, buffers = assign_buffers(program.operations)
     numbers: list[int] = []
     for pattern in patterns:
         if pattern.kind == "rows":
-            numbers.append(plan.rows(pattern.columns, pattern.selected))
+            numbers.append(plan.rows(pattern.columns, pattern.extent))
         else:
-            numbers.append(plan.pack(pattern.kind, pattern.columns, pattern.selected))
+            numbers.append(plan.pack(pattern.kind, pattern.columns, pattern.extent))
 
     def place(s: Slice | None) -> tuple[int, int, int]:
         return (numbers[buffers[s.value]], s.offset, s.width) if s else (-1, 0, 0)
@@ -358,7 +374,7 @@ def _pack(
 ) -> None:
     """Pack tensor by tensor, letting go of each one's pages: the weights are in memory once."""
     total = sum(
-        checkpoint.tensors[f"{part.parameter.name}.weight"].data.nbytes
+        checkpoint.tensors[f"{part.parameter.name}.weight"].nbytes
         for matrix in program.matrices
         for part in matrix.parts
     )
@@ -368,7 +384,7 @@ def _pack(
         for part in matrix.parts:
             tensor = checkpoint.tensors[f"{part.parameter.name}.weight"]
             rope = part.rope_head_dim if tensor.rope_interleaved else 0
-            for rows, data in _slabs(tensor.data, part.rows, part.rope_head_dim or 1):
+            for rows, data in _slabs(tensor, part.rope_head_dim or 1):
                 model.pack(threads, number, first_row, rows, tensor.format, data, rope)
                 first_row += rows
                 done += data.nbytes
@@ -376,13 +392,11 @@ def _pack(
             checkpoint.release(tensor)
 
 
-def _slabs(
-    data: npt.NDArray[np.uint8], rows: int, multiple: int
-) -> list[tuple[int, npt.NDArray[np.uint8]]]:
+def _slabs(tensor: StoredTensor, multiple: int) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
     """Cut a tensor into runs of rows of some 64 MB, so that progress shows and pages can go."""
-    row_bytes = data.nbytes // rows
+    rows = tensor.shape[0]
+    row_bytes = tensor.nbytes // rows
     step = max(16 * multiple, (64 << 20) // row_bytes // (16 * multiple) * (16 * multiple))
-    return [
-        (min(step, rows - first), data[first * row_bytes : min(first + step, rows) * row_bytes])
-        for first in range(0, rows, step)
-    ]
+    for first in range(0, rows, step):
+        count = min(step, rows - first)
+        yield count, tensor.rows(first, count)

@@ -10,6 +10,7 @@
 // whether one call visits all splits or each split has a call of its own.
 #pragma once
 #include "kernels/body/exp.inl.h"
+#include "kernels/body/softcap.inl.h"
 #include "kernels/table.h"
 
 namespace inferno {
@@ -111,13 +112,25 @@ INFERNO_INLINE void soften(float* scores, int positions, const int* visible, flo
     }
 }
 
+// What a window hides at the beginning of a step, and the softcap: the scores of R rows at rest in memory.
+template <class Isa, int R>
+INFERNO_INLINE void bound_scores(const AttentionArgs& a, float* scores, int positions, const int* hidden) {
+    for (int r = 0; r < R; ++r) {
+        float* row = scores + r * kPagePositions;
+        if (a.softcap > 0.0f)
+            for (int p = 0; p < positions; p += kKeyGroup)
+                Isa::store(row + p, softcap16<Isa>(Isa::load(row + p), a.softcap));
+        for (int p = 0; p < hidden[r]; ++p) row[p] = kMinusInfinity;
+    }
+}
+
 // One step for R rows. `ahead` leads from a place in this page to the same place in the next step's, which no
 // hardware could guess: it is fetched meanwhile, at the pace of the arithmetic.
 template <class Isa, int R>
 INFERNO_INLINE void attend_step(const AttentionArgs& a, int rows, const float* queries, const uint8_t* page,
-                                const int* visible, float* state, int64_t ahead) {
+                                const int* visible, const int* hidden, float* state, int64_t ahead) {
     if constexpr (R > 1) {
-        if (rows < R) return attend_step<Isa, R - 1>(a, rows, queries, page, visible, state, ahead);
+        if (rows < R) return attend_step<Isa, R - 1>(a, rows, queries, page, visible, hidden, state, ahead);
     }
     const f16* keys = (const f16*)page;
     const f16* values = keys + (int64_t)kPagePositions * a.head_dim_padded;
@@ -127,6 +140,7 @@ INFERNO_INLINE void attend_step(const AttentionArgs& a, int rows, const float* q
     float factors[R];
     for (int p = 0; p < positions; p += kKeyGroup)
         score_rows<Isa, R>(queries, keys + (int64_t)p * a.head_dim_padded, a.head_dim, a.scale, scores + p, ahead);
+    bound_scores<Isa, R>(a, scores, positions, hidden);
     soften<Isa, R>(scores, positions, visible, state, stride, a.head_dim_padded, factors);
     for (int d = 0; d < a.head_dim_padded; d += 16)
         add_values<Isa, R>(scores, factors, values + d, positions, a.head_dim_padded, state + d, stride, ahead);
@@ -159,8 +173,14 @@ void merge_states(float* into, const float* from, int padded) {
 }
 
 template <class Isa>
-void finish_state(const float* state, int head_dim, int padded, float* out) {
-    const float inverse = 1.0f / state[padded + 1];
+void finish_state(const float* state, int head_dim, int padded, float sink, float* out) {
+    float inverse = 1.0f / state[padded + 1];
+    if (sink != kMinusInfinity) {  // one more score, whose value is zero
+        const float maximum = Isa::max1(state[padded], sink);
+        const float keep = exp1<Isa>(state[padded] - maximum), take = exp1<Isa>(sink - maximum);
+        // A maximum that is not a number stays one.
+        inverse = keep / Isa::fma1(state[padded + 1], keep, take) + (state[padded] - state[padded]);
+    }
     // A masked row adds +0 to its sums or nothing at all, as its tile has it: + 0 makes both the same.
     for (int d = 0; d < head_dim; ++d) out[d] = state[d] * inverse + 0.0f;
 }
@@ -177,24 +197,33 @@ void attention(const AttentionArgs& a) {
             for (int d = 0; d < a.head_dim; ++d) queries[first * a.head_dim + d * rows + r] = a.queries[first + r][d];
     }
     const int64_t end = a.first_position + (a.rows - 1) / a.group + 1;  // of the last row
-    for (int64_t split = a.first_split; split < a.last_split; ++split) {
+    // What lies before every row's window is skipped. It would not change a bit: weights of zero, and merges of
+    // what saw nothing.
+    const int64_t seen = a.window > 0 ? a.first_position + 1 - a.window : 0;
+    const int64_t begin = seen > 0 ? seen / kPagePositions * kPagePositions : 0;
+    const int64_t first_split = a.first_split < begin / kSplit ? begin / kSplit : a.first_split;
+    for (int r = 0; r < a.rows; ++r) clear_state<Isa>(a.state + r * stride, a.head_dim_padded);
+    for (int64_t split = first_split; split < a.last_split; ++split) {
         // The first split visited fills the state itself: merging into an empty one is a copy.
-        float* const state = split == a.first_split ? a.state : a.scratch;
-        for (int r = 0; r < a.rows; ++r) clear_state<Isa>(state + r * stride, a.head_dim_padded);
+        float* const state = split == first_split ? a.state : a.scratch;
+        for (int r = 0; state != a.state && r < a.rows; ++r) clear_state<Isa>(state + r * stride, a.head_dim_padded);
         const int64_t last = end < (split + 1) * kSplit ? end : (split + 1) * kSplit;
-        for (int64_t base = split * kSplit; base < last; base += kPagePositions) {
+        const int64_t start = split * kSplit < begin ? begin : split * kSplit;
+        for (int64_t base = start; base < last; base += kPagePositions) {
             const uint8_t* const page = a.pages[base / kPagePositions] + a.page_offset;
             const bool more = base + kPagePositions < (last < end && split + 1 < a.last_split ? end : last);
             const int64_t ahead = more ? a.pages[base / kPagePositions + 1] + a.page_offset - page : 0;
             for (int g = 0; g < groups; ++g) {
                 const int first = first_row(g), rows = first_row(g + 1) - first;
-                int visible[kMaxGroupRows];
+                int visible[kMaxGroupRows], hidden[kMaxGroupRows];
                 for (int r = 0; r < rows; ++r) {
                     const int64_t v = a.first_position + (first + r) / a.group + 1 - base;
                     visible[r] = (int)(v < 0 ? 0 : v > kPagePositions ? kPagePositions : v);
+                    const int64_t h = v - a.window;
+                    hidden[r] = (int)(a.window == 0 || h < 0 ? 0 : h > kPagePositions ? kPagePositions : h);
                 }
-                if (visible[rows - 1] == 0) continue;
-                attend_step<Isa, Isa::kGroupRows>(a, rows, queries + first * a.head_dim, page, visible,
+                if (visible[rows - 1] == 0 || hidden[0] == kPagePositions) continue;
+                attend_step<Isa, Isa::kGroupRows>(a, rows, queries + first * a.head_dim, page, visible, hidden,
                                                   state + first * stride, g == 0 ? ahead : 0);
             }
         }

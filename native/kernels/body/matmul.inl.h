@@ -52,12 +52,14 @@ void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token)
             if (valid == kTileRows) {
                 auto y = Isa::load(acc[r][t]);
                 if (a.bias) y = Isa::add(y, Isa::load(a.bias + row));
+                y = Isa::mul(y, Isa::splat(a.scale));
                 if (a.accumulate) y = Isa::add(Isa::load(out), y);
                 Isa::store(out, y);
             } else {
                 for (int i = 0; i < valid; ++i) {
                     float y = acc[r][t][i];
                     if (a.bias) y = y + a.bias[row + i];
+                    y = y * a.scale;
                     out[i] = a.accumulate ? out[i] + y : y;
                 }
             }

@@ -54,8 +54,9 @@ void pack(const float* x, int64_t columns, PackTarget to) {
     pack_row<Isa>(columns, to, [=](int64_t i) { return Isa::load(x + i); });
 }
 
+// 1 / sqrt(mean(x^2) + epsilon)
 template <class Isa>
-void rms_norm(const float* x, const float* weight, int64_t columns, float epsilon, PackTarget to) {
+INFERNO_INLINE float inverse_rms(const float* x, int64_t columns, float epsilon) {
     auto squares = Isa::zero();
     int64_t i = 0;
     for (; i + 16 <= columns; i += 16) {
@@ -67,9 +68,30 @@ void rms_norm(const float* x, const float* weight, int64_t columns, float epsilo
         squares = Isa::fma(v, v, squares);
     }
     const float mean = Isa::reduce_add(squares) / (float)columns;
-    const auto inverse = Isa::splat(1.0f / Isa::sqrt(mean + epsilon));
+    return 1.0f / Isa::sqrt(mean + epsilon);
+}
+
+template <class Isa>
+void rms_norm(const float* x, const float* weight, int64_t columns, float epsilon, PackTarget to) {
+    const auto inverse = Isa::splat(inverse_rms<Isa>(x, columns, epsilon));
     pack_row<Isa>(columns, to,
                   [=](int64_t j) { return Isa::mul(Isa::mul(Isa::load(x + j), inverse), Isa::load(weight + j)); });
+}
+
+template <class Isa>
+void rms_norm_rows(const float* x, const float* weight, int64_t columns, float epsilon, bool accumulate, float* out) {
+    const auto inverse = Isa::splat(inverse_rms<Isa>(x, columns, epsilon));
+    for (int64_t i = 0; i < columns; i += 16) {
+        auto y = Isa::mul(Isa::mul(Isa::load(x + i), inverse), Isa::load(weight + i));
+        if (accumulate) y = Isa::add(Isa::load(out + i), y);
+        if (i + 16 <= columns) {
+            Isa::store(out + i, y);
+        } else {  // a head's end, where the next one begins
+            alignas(64) float rest[16];
+            Isa::store(rest, y);
+            for (int64_t j = i; j < columns; ++j) out[j] = rest[j - i];
+        }
+    }
 }
 
 template <class Isa>
@@ -81,6 +103,36 @@ void silu_mul(const float* gate, const float* up, int64_t columns, PackTarget to
         const auto g = Isa::max(lowest, Isa::load(gate + i));  // in this order a NaN stays
         const auto silu = Isa::div(g, Isa::add(one, exp16<Isa>(Isa::negate(g))));
         return Isa::mul(silu, Isa::load(up + i));
+    });
+}
+
+// x / (1 + e^-2u) with u = sqrt(2/pi) (x + 0.044715 x^3), which is x (1 + tanh u) / 2.
+template <class Isa>
+void gelu_mul(const float* gate, const float* up, int64_t columns, PackTarget to) {
+    constexpr float kMinusTwoSqrtTwoOverPi = -0x1.988454p+0f, kCubic = 0.044715f;
+    const auto one = Isa::splat(1.0f);
+    // exp stops growing at e^88, which -2u reaches here: below, gelu is 0 for all purposes.
+    const auto lowest = Isa::splat(-10.0f);
+    pack_row<Isa>(columns, to, [=](int64_t i) {
+        const auto g = Isa::max(lowest, Isa::load(gate + i));  // in this order a NaN stays
+        const auto inner = Isa::fma(Isa::mul(Isa::mul(g, g), Isa::splat(kCubic)), g, g);
+        const auto e = exp16<Isa>(Isa::mul(inner, Isa::splat(kMinusTwoSqrtTwoOverPi)));
+        return Isa::mul(Isa::div(g, Isa::add(one, e)), Isa::load(up + i));
+    });
+}
+
+// Source: transformers, `GptOssExperts`.
+template <class Isa>
+void clamped_swiglu(const float* gate, const float* up, int64_t columns, float limit, PackTarget to) {
+    constexpr float kAlpha = 1.702f;
+    const auto one = Isa::splat(1.0f);
+    const auto highest = Isa::splat(limit), lowest = Isa::splat(-limit);
+    const auto lowest_gate = Isa::splat(-kExpHighest / kAlpha);  // as for silu
+    pack_row<Isa>(columns, to, [=](int64_t i) {
+        const auto g = Isa::max(lowest_gate, Isa::min(highest, Isa::load(gate + i)));  // in this order a NaN stays
+        const auto u = Isa::max(lowest, Isa::min(highest, Isa::load(up + i)));
+        const auto e = exp16<Isa>(Isa::mul(g, Isa::splat(-kAlpha)));
+        return Isa::mul(Isa::div(g, Isa::add(one, e)), Isa::add(u, one));
     });
 }
 

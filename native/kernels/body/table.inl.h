@@ -5,6 +5,8 @@
 #include "kernels/body/pack.inl.h"
 #include "kernels/body/probe.inl.h"
 #include "kernels/body/rope.inl.h"
+#include "kernels/body/route.inl.h"
+#include "kernels/body/softcap.inl.h"
 
 namespace inferno {
 
@@ -21,7 +23,13 @@ constexpr KernelTable make_table() {
 #undef X
     table.pack = pack<Isa>;
     table.rms_norm = rms_norm<Isa>;
+    table.rms_norm_rows = rms_norm_rows<Isa>;
     table.silu_mul = silu_mul<Isa>;
+    table.gelu_mul = gelu_mul<Isa>;
+    table.clamped_swiglu = clamped_swiglu<Isa>;
+    table.softcap = softcap<Isa>;
+    table.route = route<Isa>;
+    table.combine = combine<Isa>;
     table.rope = rope<Isa>;
     table.store_kv = store_kv<Isa>;
     table.attention = attention<Isa>;

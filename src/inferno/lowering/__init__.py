@@ -14,6 +14,7 @@ from inferno.lowering.fuse import (
     FormatOf,
     fold_activations,
     fold_residuals,
+    fold_scales,
     group_linears,
     select_rows,
 )
@@ -27,6 +28,7 @@ def lower(tensors: list[Tensor], format_of: FormatOf, activation_of: Mapping[str
 
     `format_of(parameter)`: how it is packed. `activation_of[format]`: what its matrices read.
     """
+    tensors = fold_scales(tensors)
     tensors = select_rows(tensors)
     tensors = fold_activations(tensors)
     tensors = group_linears(tensors, format_of)

@@ -16,11 +16,11 @@ def assign_buffers(operations: list[Operation]) -> tuple[list[Value], dict[Value
     last_use = {value: i for i, op in enumerate(operations) for value in op.values()}
     patterns: list[Value] = []
     buffers: dict[Value, int] = {}
-    free: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
+    free: dict[tuple[str, int, str], list[int]] = defaultdict(list)
     for i, op in enumerate(operations):
         for value in op.values():
             if value not in buffers:
-                spare = free[value.kind, value.columns, value.selected]
+                spare = free[value.kind, value.columns, value.extent]
                 if spare:
                     buffers[value] = spare.pop()
                 else:
@@ -28,5 +28,5 @@ def assign_buffers(operations: list[Operation]) -> tuple[list[Value], dict[Value
                     patterns.append(value)
         for value in set(op.values()):
             if last_use[value] == i:
-                free[value.kind, value.columns, value.selected].append(buffers[value])
+                free[value.kind, value.columns, value.extent].append(buffers[value])
     return patterns, buffers

@@ -8,16 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from inferno.graph import Floats, Parameter
+from inferno.graph import Parameter, Rope
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """(rows, columns) of the kind "rows", "q8" or "f32"; `selected`: only rows with logits."""
+    """(rows, columns) of the kind "rows", "q8" or "f32".
+
+    `extent` says what there is a row for: "tokens", "selected" (those with logits), or "routed"
+    (each expert of each token).
+    """
 
     kind: str
     columns: int
-    selected: bool
+    extent: str
 
 
 @dataclass(frozen=True)
@@ -77,10 +81,14 @@ class MatrixSource:
 
 @dataclass(frozen=True)
 class VectorSource:
-    """A norm's weight, or the biases of a stacked matrix: None where a part has none."""
+    """A norm's weight, a layer's sinks, or the biases of a stacked matrix: None where one has none.
+
+    `offset` is what checkpoints leave out of the stored values, unless the file's writer added it.
+    """
 
     parts: tuple[tuple[Parameter | None, int, int], ...]  # (parameter, size, rope_head_dim)
-    suffix: str  # "weight" or "bias"
+    suffix: str  # ".weight", ".bias" or none
+    offset: float = 0.0
 
 
 @dataclass
@@ -90,4 +98,6 @@ class Program:
     operations: list[Operation] = field(default_factory=list)
     matrices: list[MatrixSource] = field(default_factory=list)
     vectors: list[VectorSource] = field(default_factory=list)
-    ropes: list[Floats] = field(default_factory=list)
+    ropes: list[Rope] = field(default_factory=list)
+    experts: int = 0
+    experts_per_token: int = 0

@@ -7,14 +7,24 @@ from __future__ import annotations
 
 from inferno.config import ModelConfig
 from inferno.graph import Graph, Parameters, Tensor
-from inferno.models.blocks import attention, gated_mlp, head, require_silu
-from inferno.models.rope import inverse_frequencies
+from inferno.models.blocks import SILU, NormHeads, attention, gated_mlp, head, require_activation
+from inferno.models.rope import rope
 
 
-def build(g: Graph, c: ModelConfig, w: Parameters, *, o_bias: bool | None = None) -> Tensor:
-    """Describe the forward pass; `o_bias`: the attention's output has a bias, as q, k and v do."""
-    require_silu(c)
-    rope = inverse_frequencies(c)
+def build(
+    g: Graph,
+    c: ModelConfig,
+    w: Parameters,
+    *,
+    o_bias: bool | None = None,
+    norm: NormHeads | None = None,
+) -> Tensor:
+    """Describe the forward pass.
+
+    `o_bias`: the attention's output has a bias, as q, k and v do. `norm`: see `attention`.
+    """
+    require_activation(c, *SILU)
+    rotation = rope(c)
     has_o_bias = c.attention_bias if o_bias is None else o_bias
     x = g.embed(w["model.embed_tokens"], c.vocab_size, c.hidden_size)  # (tokens, hidden_size)
     for i, layer in enumerate(w.layers("model.layers", c.num_hidden_layers)):
@@ -25,9 +35,10 @@ def build(g: Graph, c: ModelConfig, w: Parameters, *, o_bias: bool | None = None
             layer["self_attn"],
             c,
             layer=i,
-            rope=rope,
+            rope=rotation if c.has_rope(i) else None,
             bias=c.attention_bias,
             o_bias=has_o_bias,
+            norm=norm,
         )
         h = g.rms_norm(x, layer["post_attention_layernorm"], c.rms_norm_eps)
         x = x + gated_mlp(g, h, layer["mlp"], c, g.silu)

@@ -9,6 +9,9 @@ from inferno.config import ModelConfig
 from inferno.graph import Graph, Parameters, Tensor
 from inferno.models import llama
 
+USES = {"sliding_window"}
+DEFAULTS = {"max_window_layers": 28, "use_sliding_window": False}
+
 
 def build(g: Graph, c: ModelConfig, w: Parameters) -> Tensor:
     """Describe the forward pass."""

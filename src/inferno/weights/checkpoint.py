@@ -15,7 +15,7 @@ from inferno.config import ModelConfig
 from inferno.errors import InvalidCheckpoint, UnsupportedModel
 from inferno.excerpt import quoted
 from inferno.weights.mapped_file import MappedFile
-from inferno.weights.tensor import FORMATS, SUPPORTED_FORMATS, StoredTensor
+from inferno.weights.tensor import FORMATS, SUPPORTED_FORMATS, StoredTensor, StridedBytes
 
 RE_FETCH = "the file is cut or damaged; delete it and fetch it again"
 
@@ -28,13 +28,18 @@ class TokenizerFiles(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a tensor lies: `nbytes` bytes at `offset` of `file`, in format `format`."""
+    """Where a tensor lies: within `nbytes` bytes at `offset` of `file`, in format `format`.
+
+    `strides` and `scales`: see `StoredTensor`.
+    """
 
     file: MappedFile
     offset: int
     nbytes: int
     format: str
     shape: tuple[int, ...]
+    strides: tuple[int, ...] = ()
+    scales: Place | None = None
 
 
 class Checkpoint:
@@ -61,7 +66,7 @@ class Checkpoint:
         self.config = config
         self.chat_template = chat_template
         self.tokenizer_source = tokenizer_source
-        self.bytes = sum(place.nbytes for place in places.values())
+        self.bytes = sum(FORMATS[p.format].nbytes(p.shape) for p in places.values())
         self.tensors: Mapping[str, StoredTensor] = {
             name: StoredTensor(
                 name,
@@ -69,6 +74,8 @@ class Checkpoint:
                 place.format,
                 place.file.view(place.offset, place.nbytes),
                 name in rope_interleaved,
+                place.strides,
+                _scales(place.scales),
             )
             for name, place in places.items()
         }
@@ -127,6 +134,12 @@ class Checkpoint:
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self.path)!r}, {self.source}, {len(self.tensors)} tensors)"
+
+
+def _scales(place: Place | None) -> StridedBytes | None:
+    if place is None:
+        return None
+    return StridedBytes(place.file.view(place.offset, place.nbytes), place.strides[0])
 
 
 def check_formats(places: Mapping[str, Place]) -> None:

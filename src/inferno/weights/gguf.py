@@ -28,6 +28,7 @@ from inferno.weights.checkpoint import (
     check_overlaps,
     hint_for_beginning,
 )
+from inferno.weights.expert_stacks import unstacked
 from inferno.weights.gguf_names import huggingface_name, is_rope_interleaved
 from inferno.weights.mapped_file import MappedFile
 from inferno.weights.tensor import FORMATS
@@ -98,18 +99,18 @@ def _open(path: Path, files: list[MappedFile]) -> Checkpoint:
 
     renamed: dict[str, Place] = {}
     for gguf_name, place in places.items():
-        name = huggingface_name(gguf_name)
-        if name in renamed:
-            raise InvalidCheckpoint(
-                f"`{path.name}`: tensor {quoted(name)} is there twice, once as {quoted(gguf_name)}",
-                hint=RE_FETCH,
-            )
-        renamed[name] = place
+        architecture = str(metadata.get("general.architecture"))
+        for name, part in unstacked(huggingface_name(gguf_name, architecture), place):
+            if name in renamed:
+                raise InvalidCheckpoint(
+                    f"`{path.name}`: tensor {quoted(name)} is there twice, once as "
+                    f"{quoted(gguf_name)}",
+                    hint=RE_FETCH,
+                )
+            renamed[name] = part
     config = ModelConfig.from_gguf(metadata, {name: p.shape for name, p in renamed.items()})
     check_formats(renamed)
-    factors = renamed.pop("rope_freqs.weight", None)
-    if factors is not None:
-        config = _with_frequency_factors(config, factors)
+    config = _with_rope_factors(config, renamed)
     if not config.name:
         config = dataclasses.replace(config, name=path.stem)
     template = metadata.get("tokenizer.chat_template")
@@ -131,31 +132,51 @@ def _open(path: Path, files: list[MappedFile]) -> Checkpoint:
     )
 
 
-def _with_frequency_factors(config: ModelConfig, place: Place) -> ModelConfig:
-    """Move `rope_freqs.weight` (head_dim / 2,), how converters write llama3 scaling, to the config.
+def _with_rope_factors(config: ModelConfig, places: dict[str, Place]) -> ModelConfig:
+    """Move the tensors by which rotary frequencies are to be divided to the config.
 
-    Each rotary frequency is to be divided by its factor.
+    `rope_freqs.weight` is how converters write llama3 scaling; `rope_factors_long.weight` and
+    `rope_factors_short.weight` are those of LongRoPE, whose other numbers are metadata.
     """
-    if place.format != "f32" or place.shape != (config.head_dim // 2,):
+    names = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+    found = {name: places.pop(name) for name in names if name in places}
+    factors = {name: _rope_factors(config, name, place) for name, place in found.items()}
+    if all(set(values) == {1.0} for values in factors.values()):
+        return config
+    kind = (config.rope_scaling or {}).get("rope_type")
+    if set(factors) == {names[0]} and kind is None:
+        scaling = {"rope_type": "frequency_factors", "factors": factors[names[0]]}
+    elif set(factors) == set(names[1:]) and kind in (None, "longrope"):
+        prefix = f"{config.architecture}.rope.scaling."
+        scaling = {
+            "rope_type": "longrope",
+            "long_factor": factors[names[1]],
+            "short_factor": factors[names[2]],
+            "original_max_position_embeddings": config.raw.get(prefix + "original_context_length"),
+            "attention_factor": config.raw.get(prefix + "attn_factor"),
+        }
+    else:
+        raise UnsupportedModel(
+            f"RoPE scaling {shown(kind or 'default')} together with {' and '.join(found)} is not "
+            "supported"
+        )
+    return dataclasses.replace(config, rope_scaling=scaling)
+
+
+def _rope_factors(config: ModelConfig, name: str, place: Place) -> tuple[float, ...]:
+    shape = (config.rotary_dim // 2,)
+    if place.format != "f32" or place.shape != shape:
         raise InvalidCheckpoint(
-            f"Tensor `rope_freqs.weight`: expected f32 of shape ({config.head_dim // 2},), "
+            f"Tensor `{name}`: expected f32 of shape {shape}, "
             f"found {place.format} of shape {place.shape}",
             hint=RE_FETCH,
         )
     factors = place.file.view(place.offset, place.nbytes).view("<f4")
     if not (np.isfinite(factors) & (factors > 0)).all():
         raise InvalidCheckpoint(
-            "Tensor `rope_freqs.weight`: expected positive numbers, found others", hint=RE_FETCH
+            f"Tensor `{name}`: expected positive numbers, found others", hint=RE_FETCH
         )
-    if (factors == 1).all():
-        return config
-    if config.rope_scaling is not None:
-        raise UnsupportedModel(
-            f"RoPE scaling {shown(config.rope_scaling['rope_type'])} together with the tensor "
-            "`rope_freqs.weight` is not supported"
-        )
-    scaling = {"rope_type": "frequency_factors", "factors": tuple(factors.tolist())}
-    return dataclasses.replace(config, rope_scaling=scaling)
+    return tuple(factors.tolist())
 
 
 def _other_shards(

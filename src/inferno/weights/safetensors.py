@@ -30,6 +30,7 @@ from inferno.weights.checkpoint import (
     check_overlaps,
     hint_for_beginning,
 )
+from inferno.weights.expert_stacks import unstack_gpt_oss
 from inferno.weights.mapped_file import MappedFile
 from inferno.weights.tensor import FORMATS
 
@@ -70,7 +71,7 @@ def _open(path: Path, files: list[MappedFile]) -> Checkpoint:
     config = read_json(path / "config.json")
     generation_config = _read_optional_json(path / "generation_config.json")
     tokenizer_config = _read_optional_json(path / "tokenizer_config.json") or {}
-    places = _places(path, files)
+    places = unstack_gpt_oss(_places(path, files))
     model_config = ModelConfig.from_huggingface(
         config, generation_config, tokenizer_config, {name: p.shape for name, p in places.items()}
     )

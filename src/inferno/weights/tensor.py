@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -97,6 +99,19 @@ FORMATS = {
 SUPPORTED_FORMATS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1")
 
 
+class StridedBytes(NamedTuple):
+    """Rows of bytes, each `stride` bytes after the one before."""
+
+    data: Bytes
+    stride: int
+
+    def rows(self, first: int, count: int, width: int) -> Bytes:
+        """Return (count, width) bytes."""
+        start = self.data[first * self.stride :]
+        assert len(start) >= (count - 1) * self.stride + width
+        return as_strided(start, (count, width), (self.stride, 1), writeable=False)
+
+
 @dataclass(frozen=True, eq=False)
 class StoredTensor:
     """A tensor of a checkpoint, its bytes still in the file's map.
@@ -105,6 +120,10 @@ class StoredTensor:
     a read-only view (nbytes,) u8 in `format`. It may start at any address: safetensors promises
     no alignment. `rope_interleaved` says that the rows of each head are in the order of rotary
     pairs (0, d/2, 1, d/2 + 1, …) rather than first halves before second halves.
+
+    With `strides`, values are so many bytes apart in `data`: (row,), or (row, column) if columns
+    do not follow one another. With `scales`, rows are MXFP4 whose scales are not in its blocks.
+    Take such tensors by `rows`.
     """
 
     name: str
@@ -112,6 +131,41 @@ class StoredTensor:
     format: str
     data: Bytes
     rope_interleaved: bool = False
+    strides: tuple[int, ...] = ()
+    scales: StridedBytes | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its values."""
+        return FORMATS[self.format].nbytes(self.shape)
+
+    def rows(self, first: int, count: int) -> Bytes:
+        """Return the bytes of some rows, or values if there is one dimension, one after another."""
+        row_bytes = self.nbytes // self.shape[0]
+        if not self.strides:
+            return self.data[first * row_bytes : (first + count) * row_bytes]
+        if self.scales is not None:
+            blocks = self.shape[1] // 32
+            nibbles = StridedBytes(self.data, self.strides[0]).rows(first, count, 16 * blocks)
+            return _mxfp4(nibbles, self.scales.rows(first, count, blocks))
+        item = FORMATS[self.format].block_bytes
+        shape, strides = (count, *self.shape[1:], item), (*self.strides, 1)
+        start = self.data[first * self.strides[0] :]
+        last = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+        assert last < len(start)
+        values = as_strided(start, shape, strides, writeable=False)
+        return np.ascontiguousarray(values).reshape(-1)
 
     def __repr__(self) -> str:
         return f"StoredTensor({self.name!r}, shape={self.shape}, format={self.format!r})"
+
+
+def _mxfp4(nibbles: Bytes, scales: Bytes) -> Bytes:
+    """Make ggml's blocks of 17 bytes of rows whose scales lie apart.
+
+    There a byte holds neighbours, the even column low; in ggml's, column j is low and j + 16 high.
+    """
+    blocks = nibbles.reshape(*scales.shape, 16)
+    columns = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(*scales.shape, 32)
+    packed = columns[..., :16] | columns[..., 16:] << 4
+    return np.concatenate([scales[..., None], packed], axis=-1).reshape(-1)
