@@ -320,7 +320,10 @@ def test_a_window_that_is_turned_off_is_no_obstacle() -> None:
         ({"llama__rope__dimension_count": 8}, "`llama.rope.dimension_count` .* 0.5 is not"),
         ({"llama__attention__value_length": 8}, "expected head_dim = 16, found 8"),
         ({"llama__attention__head_count_kv": [2, 1]}, "vary by layer"),
-        ({"llama__attention__sliding_window": 128}, "`llama.attention.sliding_window` in the GGUF metadata: 128 is not"),
+        (
+            {"llama__attention__sliding_window": 128},
+            "`llama.attention.sliding_window` in the GGUF metadata: 128 is not",
+        ),
     ],
 )
 def test_gguf_features_without_kernels_are_unsupported(

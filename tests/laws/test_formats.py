@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import architectures
 from inferno import Engine, InvalidOption, _native, engine, loading
+from inferno.config import MAX_EXPERTS
+from inferno.models import supported
 from inferno.weights import FORMATS, SUPPORTED_FORMATS
 from reference import quantization
 
@@ -56,6 +59,10 @@ def test_a_page_has_as_many_positions_on_both_sides() -> None:
     assert one_page.allocated_bytes == 0
 
 
+def test_the_most_experts_are_as_many_on_both_sides() -> None:
+    assert constant("kernels/table.h", "kMaxExperts") == MAX_EXPERTS
+
+
 def test_the_most_threads_are_as_many_on_both_sides(llama_gguf: Path) -> None:
     assert constant("base/thread_pool.h", "kMaxThreads") == engine.MAX_THREADS
     with pytest.raises(InvalidOption, match=f"1 to {engine.MAX_THREADS}, found"):
@@ -64,8 +71,12 @@ def test_the_most_threads_are_as_many_on_both_sides(llama_gguf: Path) -> None:
         Engine.load(llama_gguf, threads=engine.MAX_THREADS + 1)
 
 
-def test_every_operation_of_a_lowered_model_exists(llama_gguf: Path) -> None:
+def test_every_operation_of_a_lowered_model_exists(tmp_path: Path) -> None:
     text = (SOURCE / "runtime/plan.h").read_text("utf-8")
     kinds = re.findall(r"^    X\((\w+)\)", text, re.M)
-    program = Engine.load(llama_gguf, threads=1)._loaded.program
-    assert {op.kind for op in program.operations} == set(kinds)
+    found = set()
+    for model_type in supported():
+        path = architectures.save(tmp_path / model_type, model_type, num_hidden_layers=2)
+        program = Engine.load(path, threads=1)._loaded.program
+        found |= {op.kind for op in program.operations}
+    assert found == set(kinds)

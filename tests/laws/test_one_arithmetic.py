@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+import architectures
 import engines
 from inferno import Engine, _native
 
 ISAS = _native.isas()
 THREADS = (1, 2, 3)
 FORMATS = [name for name, *_ in _native.formats()]
+# Windows, softcaps and norms of rows; experts, sinks and biases; experts and norms of heads.
+ARCHITECTURES = ("gemma2", "gpt_oss", "qwen3_moe")
 CACHES = ("cold", "warm", "forked", "truncated")
 STEPS = (0, 1, 7, 64)  # ids a forward pass; 0 for all at once
 
@@ -83,20 +86,25 @@ def prepared_cache(engine: Engine, kind: str, ids: Sequence[int]) -> _native.KvC
 
 @pytest.fixture(scope="module")
 def model_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A tiny Llama with biases in each format."""
-    folder = tmp_path_factory.mktemp("formats")
-    return {
+    """A tiny Llama with biases in each format; and models of other shapes, in one."""
+    folder = tmp_path_factory.mktemp("models")
+    models = {
         format: engines.tiny_gguf(folder / f"{format}.gguf", format=format, bias=True)
         for format in FORMATS
     }
+    for model_type in ARCHITECTURES:
+        directory = architectures.save(folder / model_type, model_type)
+        path = folder / f"{model_type}.gguf"
+        models[model_type] = architectures.save_gguf(path, directory, format="q8_0")
+    return models
 
 
-@each_format
+@pytest.mark.parametrize("model", [*FORMATS, *ARCHITECTURES])
 @each_isa
-def test_logits_are_the_same_bytes(model_of: dict[str, Path], format: str, isa: str) -> None:
-    specification = engines.load(model_of[format], isa="scalar").logits(IDS)
+def test_logits_are_the_same_bytes(model_of: dict[str, Path], model: str, isa: str) -> None:
+    specification = engines.load(model_of[model], isa="scalar").logits(IDS)
     for threads in THREADS:
-        engine = engines.load(model_of[format], isa=isa, threads=threads)
+        engine = engines.load(model_of[model], isa=isa, threads=threads)
         assert (engine.isa, engine.threads) == (isa, threads)
         for kind, step, alone in itertools.product(CACHES, STEPS, (True, False)):
             cached = 0 if kind == "cold" else PREFIX
@@ -109,7 +117,7 @@ def test_logits_are_the_same_bytes(model_of: dict[str, Path], format: str, isa: 
 def test_the_specification_tells_ids_and_formats_apart(model_of: dict[str, Path]) -> None:
     """Equality above would be worth nothing if all logits were alike."""
     found = {format: engines.load(path).logits(IDS) for format, path in model_of.items()}
-    assert len({logits.tobytes() for logits in found.values()}) == len(FORMATS)
+    assert len({logits.tobytes() for logits in found.values()}) == len(found)
     for logits in found.values():
         assert np.isfinite(logits).all()
         assert len({row.tobytes() for row in logits}) == len(IDS)

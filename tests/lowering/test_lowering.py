@@ -16,11 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import checkpoints
-from inferno.graph import Graph, Parameter, Parameters, Tensor
+import architectures
+from inferno.config import ModelConfig
+from inferno.graph import Graph, Parameter, Parameters, Rope, Tensor
 from inferno.lowering import Program, assign_buffers, lower
 from inferno.lowering.operations import Operation, Slice, Value
-from inferno.models import build_of
+from inferno.models import build_of, supported
 
 Doubles = npt.NDArray[np.float64]
 FormatOf = Callable[[Parameter], str]
@@ -61,20 +62,49 @@ def rms_norm(x: Doubles, weight: Doubles, epsilon: float) -> Doubles:
     return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + epsilon) * weight
 
 
+def rms_norm_heads(x: Doubles, weight: Doubles, a: dict[str, Any]) -> Doubles:
+    heads = x.reshape(-1, a["head_dim"])
+    return rms_norm(heads, weight, a["epsilon"]).reshape(x.shape)
+
+
 def silu(x: Doubles) -> Doubles:
     return x / (1 + np.exp(-x))
 
 
-def rotated(x: Doubles, head_dim: int, frequencies: Any) -> Doubles:
-    heads = x.reshape(len(x), -1, 2, head_dim // 2)
-    angles = np.arange(len(x))[:, None] * np.asarray(frequencies, np.float64)
-    cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
-    first, second = heads[:, :, 0], heads[:, :, 1]
-    turned = np.stack([first * cos - second * sin, second * cos + first * sin], axis=2)
-    return turned.reshape(x.shape)
+def gelu(x: Doubles) -> Doubles:
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-def attention(q: Doubles, k: Doubles, v: Doubles, a: dict[str, Any]) -> Doubles:
+def clamped_swiglu(gate: Doubles, up: Doubles, limit: float) -> Doubles:
+    gate, up = np.minimum(gate, limit), np.clip(up, -limit, limit)
+    return gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+
+
+def routed(logits: Doubles, chosen: int, normalize: bool) -> Doubles:
+    """Return the weight of every expert, 0 for those not chosen: (tokens, experts)."""
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    order = np.argsort(-logits, axis=1, kind="stable")[:, :chosen]
+    kept = np.zeros_like(weights)
+    np.put_along_axis(kept, order, np.take_along_axis(weights, order, axis=1), axis=1)
+    return kept / kept.sum(axis=1, keepdims=True) if normalize else kept
+
+
+def rotated(x: Doubles, head_dim: int, rope: Rope) -> Doubles:
+    frequencies = np.asarray(rope.inverse_frequencies, np.float64)
+    pairs = len(frequencies)
+    heads = x.reshape(len(x), -1, head_dim).copy()
+    angles = np.arange(len(x))[:, None] * frequencies
+    cos, sin = (f(angles)[:, None] * rope.factor for f in (np.cos, np.sin))
+    first, second = heads[..., :pairs].copy(), heads[..., pairs : 2 * pairs].copy()
+    heads[..., :pairs] = first * cos - second * sin
+    heads[..., pairs : 2 * pairs] = second * cos + first * sin
+    return heads.reshape(x.shape)
+
+
+def attention(
+    q: Doubles, k: Doubles, v: Doubles, a: dict[str, Any], sinks: Doubles | None
+) -> Doubles:
     """q, k are rotated already; positions start at 0."""
     n, d, group = len(q), a["head_dim"], a["heads"] // a["kv_heads"]
     out = np.empty_like(q)
@@ -82,9 +112,13 @@ def attention(q: Doubles, k: Doubles, v: Doubles, a: dict[str, Any]) -> Doubles:
         mine = slice(head * d, (head + 1) * d)
         theirs = slice(head // group * d, (head // group + 1) * d)
         for i in range(n):
-            scores = k[: i + 1, theirs] @ q[i, mine] * a["scale"]
-            weights = np.exp(scores - scores.max())
-            out[i, mine] = weights / weights.sum() @ v[: i + 1, theirs]
+            first = max(0, i + 1 - a["window"]) if a["window"] else 0
+            scores = k[first : i + 1, theirs] @ q[i, mine] * a["scale"]
+            if a["limit"]:
+                scores = a["limit"] * np.tanh(scores / a["limit"])
+            weights = np.exp(scores)
+            total = weights.sum() + (0 if sinks is None else np.exp(sinks[head]))
+            out[i, mine] = weights / total @ v[first : i + 1, theirs]
     return out
 
 
@@ -100,7 +134,23 @@ def evaluate(tensors: Sequence[Tensor], weights: Weights) -> Doubles:
         if t.kind == "embed":
             value = weights(t.parameters[0], "weight", a["rows"], t.width)[TOKENS]
         elif t.kind == "rms_norm":
-            value = rms_norm(x[0], weights(t.parameters[0], "weight", t.width), a["epsilon"])
+            weight = weights(t.parameters[0], "weight", a["head_dim"]) + a["offset"]
+            value = rms_norm_heads(x[0], weight, a)
+        elif t.kind == "linear" and a["experts"]:
+            # Every expert of every token, chosen or not: (tokens, experts, width).
+            each = x[0] if x[0].ndim == 3 else np.repeat(x[0][:, None], a["experts"], axis=1)
+            value = np.stack(
+                [
+                    each[:, e] @ weights(p, "weight", t.width, each.shape[2]).T
+                    + (weights(p, "bias", t.width) if a["bias"][0] else 0)
+                    for e, p in enumerate(t.parameters)
+                ],
+                axis=1,
+            )
+        elif t.kind == "route":
+            value = routed(x[0], a["experts_per_token"], a["normalize"])
+        elif t.kind == "combine":
+            value = np.einsum("tew,te->tw", x[0], x[1])
         elif t.kind == "linear":
             value = x[0] @ weights(t.parameters[0], "weight", t.width, x[0].shape[1]).T
             if a["bias"][0]:
@@ -109,12 +159,20 @@ def evaluate(tensors: Sequence[Tensor], weights: Weights) -> Doubles:
             q, k, v = x
             if a["rope"] is not None:
                 q, k = (rotated(y, a["head_dim"], a["rope"]) for y in (q, k))
-            value = attention(q, k, v, a)
-        elif t.kind == "silu":
-            value = silu(x[0])
+            sinks = [weights(p, "", a["heads"]) for p in t.parameters]
+            value = attention(q, k, v, a, sinks[0] if sinks else None)
+        elif t.kind == "slice":
+            value = x[0][..., a["offset"] : a["offset"] + t.width]
+        elif t.kind == "scale":
+            value = x[0] * a["factor"]
+        elif t.kind == "softcap":
+            value = a["limit"] * np.tanh(x[0] / a["limit"])
+        elif t.kind == "clamped_swiglu":
+            value = clamped_swiglu(*x, a["limit"])
         else:
-            value = {"add": np.add, "mul": np.multiply}[t.kind](*x)
-        assert value.shape == (len(TOKENS), t.width)
+            functions = {"add": np.add, "mul": np.multiply, "silu": silu, "gelu": gelu}
+            value = functions[t.kind](*x)
+        assert (len(value), value.shape[-1]) == (len(TOKENS), t.width)
         values[id(t)] = value
     return values[id(tensors[-1])]
 
@@ -130,10 +188,13 @@ class Machine:
         self._weights = weights
         self._wanted = list(wanted)
         patterns, self._buffers = assign_buffers(program.operations)
-        self._memory = [
-            np.full((len(wanted) if p.selected else len(TOKENS), p.columns), np.nan)
-            for p in patterns
-        ]
+        shapes = {
+            "tokens": (len(TOKENS),),
+            "selected": (len(wanted),),
+            "routed": (len(TOKENS), program.experts),  # chosen or not
+        }
+        self._memory = [np.full((*shapes[p.extent], p.columns), np.nan) for p in patterns]
+        self._routing = np.empty(0)
 
     def run(self) -> Doubles:
         last_use = {v: i for i, op in enumerate(self._program.operations) for v in op.values()}
@@ -142,11 +203,11 @@ class Machine:
             for value in op.values():
                 if last_use[value] == i and op is not self._program.operations[-1]:
                     self._memory[self._buffers[value]][:] = np.nan
-        assert op.output is not None
         return self._at(op.output).copy()
 
-    def _at(self, s: Slice) -> Doubles:
-        return self._memory[self._buffers[s.value]][:, s.offset : s.offset + s.width]
+    def _at(self, s: Slice | None) -> Doubles:
+        assert s is not None
+        return self._memory[self._buffers[s.value]][..., s.offset : s.offset + s.width]
 
     def _put(self, value: Value, rows: Doubles) -> None:
         self._memory[self._buffers[value]][:] = rows
@@ -158,45 +219,77 @@ class Machine:
 
     def _vector(self, number: int) -> Doubles:
         source = self._program.vectors[number]
-        return np.concatenate(
+        return source.offset + np.concatenate(
             [
                 np.zeros(size)
                 if parameter is None
-                else self._weights(parameter, source.suffix, size)
+                else self._weights(parameter, source.suffix.removeprefix("."), size)
                 for parameter, size, _ in source.parts
             ]
         )
 
     def _embed(self, op: Operation) -> None:
-        self._at(op.output)[:] = self._matrix(op.matrix)[TOKENS]
+        self._at(op.output)[:] = self._matrix(op.matrix)[TOKENS] * op.attributes["scale"]
 
     def _select(self, op: Operation) -> None:
         self._at(op.output)[:] = self._at(op.input)[self._wanted]
 
     def _pack(self, op: Operation) -> None:
-        self._put(op.pack, self._at(op.input))
+        rows = self._at(op.input)
+        memory = self._memory[self._buffers[op.pack]]
+        self._put(op.pack, rows[:, None] if memory.ndim > rows.ndim else rows)
 
     def _rms_norm(self, op: Operation) -> None:
         weight = self._vector(op.vector)
         self._put(op.pack, rms_norm(self._at(op.input), weight, op.attributes["epsilon"]))
 
+    def _rms_norm_rows(self, op: Operation) -> None:
+        self._write(op, rms_norm_heads(self._at(op.input), self._vector(op.vector), op.attributes))
+
     def _silu_mul(self, op: Operation) -> None:
         self._put(op.pack, silu(self._at(op.input)) * self._at(op.second))
 
+    def _gelu_mul(self, op: Operation) -> None:
+        self._put(op.pack, gelu(self._at(op.input)) * self._at(op.second))
+
+    def _clamped_swiglu(self, op: Operation) -> None:
+        limit = op.attributes["limit"]
+        self._put(op.pack, clamped_swiglu(self._at(op.input), self._at(op.second), limit))
+
+    def _softcap(self, op: Operation) -> None:
+        limit = op.attributes["limit"]
+        self._at(op.output)[:] = limit * np.tanh(self._at(op.output) / limit)
+
+    def _route(self, op: Operation) -> None:
+        chosen, normalize = self._program.experts_per_token, op.attributes["normalize"]
+        self._routing = routed(self._at(op.input), chosen, normalize)
+
+    def _combine(self, op: Operation) -> None:
+        self._write(op, np.einsum("tew,te->tw", self._at(op.input), self._routing))
+
+    def _write(self, op: Operation, rows: Doubles) -> None:
+        self._at(op.output)[:] = self._at(op.output) + rows if op.attributes["accumulate"] else rows
+
     def _linear(self, op: Operation) -> None:
-        product = self._memory[self._buffers[op.pack]] @ self._matrix(op.matrix).T
+        x = self._memory[self._buffers[op.pack]]
+        if x.ndim == 3:
+            batches = [self._product(op, x[:, e], e) for e in range(x.shape[1])]
+            return self._write(op, np.stack(batches, axis=1))
+        return self._write(op, self._product(op, x, 0))
+
+    def _product(self, op: Operation, x: Doubles, expert: int) -> Doubles:
+        product = x @ self._matrix(op.matrix + expert).T
         if op.vector >= 0:
-            product = product + self._vector(op.vector)
-        if op.attributes["accumulate"]:
-            product = self._at(op.output) + product
-        self._at(op.output)[:] = product
+            product = product + self._vector(op.vector + expert)
+        return product * op.attributes["scale"]
 
     def _attention(self, op: Operation) -> None:
         a, (q, k, v) = op.attributes, map(self._at, (op.input, op.second, op.third))
         if a["rope"] >= 0:
             for x in (q, k):  # in place, as the core does
                 x[:] = rotated(x, a["head_dim"], self._program.ropes[a["rope"]])
-        self._at(op.output)[:] = attention(q, k, v, a)
+        sinks = self._vector(op.vector) if op.vector >= 0 else None
+        self._at(op.output)[:] = attention(q, k, v, a, sinks)
 
 
 def lowered(g: Graph, format_of: FormatOf) -> Program:
@@ -236,9 +329,11 @@ MIXED = by_name("q4_0", v_proj="q8_0", k_proj="f16", up_proj="f32", embed_tokens
 
 
 def model_graph(model_type: str, **options: Any) -> Graph:
-    options = {"vocab": VOCAB, "hidden": 32, "heads": 4, "kv_heads": 2, "head_dim": 8, **options}
+    options = {"vocab_size": VOCAB, "num_hidden_layers": 2, **options}
+    config = architectures.tiny_config(model_type, **options).to_dict()
+    config["architectures"] = ["AnyForCausalLM"]
     g = Graph()
-    build_of(model_type)(g, checkpoints.tiny_config(model_type, **options), W)
+    build_of(model_type)(g, ModelConfig.from_huggingface(config), W)
     return g
 
 
@@ -248,11 +343,15 @@ def model_graph(model_type: str, **options: Any) -> Graph:
 @pytest.mark.parametrize(
     ("model_type", "options"),
     [
-        ("llama", {}),
-        ("llama", {"ties": True, "layers": 1}),
-        ("llama", {"bias": True, "mlp_bias": True, "layers": 3}),
-        ("qwen2", {}),
-        ("qwen2", {"kv_heads": 4, "ties": True}),
+        *((model_type, {}) for model_type in supported()),
+        ("llama", {"tie_word_embeddings": True, "num_hidden_layers": 1}),
+        ("llama", {"attention_bias": True, "mlp_bias": True, "num_hidden_layers": 3}),
+        ("qwen2", {"num_key_value_heads": 4, "tie_word_embeddings": True}),
+        ("mistral", {"sliding_window": 2}),
+        ("gemma2", {"sliding_window": 3}),
+        ("qwen3_moe", {"mlp_only_layers": [1], "norm_topk_prob": False}),
+        ("phi3", {"rope_parameters": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}}),
+        ("smollm3", {"no_rope_layers": [1, 0]}),
     ],
 )
 def test_a_model_computes_the_same_lowered(
@@ -272,7 +371,7 @@ def test_a_llama_layer_is_nine_operations() -> None:
 
 
 def test_query_key_and_value_are_one_matrix_and_so_are_gate_and_up() -> None:
-    program = lowered(model_graph("llama", layers=1), uniform("q4_0"))
+    program = lowered(model_graph("llama", num_hidden_layers=1), uniform("q4_0"))
     at = "model.layers.0"
     assert matrix_names(program) == [
         "model.embed_tokens",
@@ -285,19 +384,21 @@ def test_query_key_and_value_are_one_matrix_and_so_are_gate_and_up() -> None:
 
 
 def test_a_tied_head_is_the_embedding_and_no_second_matrix() -> None:
-    program = lowered(model_graph("llama", layers=1, ties=True), uniform("q4_0"))
+    program = lowered(
+        model_graph("llama", num_hidden_layers=1, tie_word_embeddings=True), uniform("q4_0")
+    )
     embed, head = program.operations[0], program.operations[-1]
     assert embed.matrix == head.matrix
     assert len(program.matrices) == 5
 
 
 def test_all_layers_share_one_table_of_frequencies() -> None:
-    assert len(lowered(model_graph("llama", layers=4), uniform()).ropes) == 1
+    assert len(lowered(model_graph("llama", num_hidden_layers=4), uniform()).ropes) == 1
 
 
 def test_a_deeper_model_needs_no_more_buffers() -> None:
     def count(layers: int) -> int:
-        program = lowered(model_graph("llama", layers=layers), uniform("q4_0"))
+        program = lowered(model_graph("llama", num_hidden_layers=layers), uniform("q4_0"))
         return len(assign_buffers(program.operations)[0])
 
     assert count(2) == count(3) == count(12)
@@ -419,10 +520,10 @@ def test_only_wanted_rows_reach_the_head() -> None:
     g.linear(g.rms_norm(stream(g), W["norm"], 1e-5), W["head"], VOCAB)
     program = assert_lowering_changes_nothing(g, uniform("q4_0"), wanted=[2])
     assert kinds(program) == ["embed", "select", "rms_norm", "linear"]
-    assert [op.output.value.selected for op in program.operations if op.output] == [
-        False,
-        True,
-        True,
+    assert [op.output.value.extent for op in program.operations if op.output] == [
+        "tokens",
+        "selected",
+        "selected",
     ]
 
 
@@ -446,7 +547,13 @@ def test_graphs_refuse_to_add_tensors_of_different_widths() -> None:
 
 # ---- buffers -------------------------------------------------------------------------------------
 
-PATTERNS = [("rows", 8, False), ("rows", 8, True), ("rows", 16, False), ("q8", 8, False)]
+PATTERNS = [
+    ("rows", 8, "tokens"),
+    ("rows", 8, "selected"),
+    ("rows", 16, "tokens"),
+    ("rows", 16, "routed"),
+    ("q8", 8, "tokens"),
+]
 
 
 @st.composite
@@ -478,10 +585,10 @@ def test_values_that_live_together_never_share_a_buffer(operations: list[Operati
     assert set(buffers) == set(lives)
     for value, buffer in buffers.items():
         pattern = patterns[buffer]
-        assert (pattern.kind, pattern.columns, pattern.selected) == (
+        assert (pattern.kind, pattern.columns, pattern.extent) == (
             value.kind,
             value.columns,
-            value.selected,
+            value.extent,
         )
     for a in lives:
         for b in lives:
@@ -499,15 +606,15 @@ def test_there_are_no_more_buffers_than_values_that_live_at_once(
     for i, op in enumerate(operations):
         for value in op.values():
             lives.setdefault(value, []).append(i)
-    for kind, columns, selected in PATTERNS:
+    for kind, columns, extent in PATTERNS:
         same = [
             life
             for v, life in lives.items()
-            if (v.kind, v.columns, v.selected) == (kind, columns, selected)
+            if (v.kind, v.columns, v.extent) == (kind, columns, extent)
         ]
         most = max(
             (sum(min(life) <= i <= max(life) for life in same) for i in range(len(operations))),
             default=0,
         )
-        count = sum((p.kind, p.columns, p.selected) == (kind, columns, selected) for p in patterns)
+        count = sum((p.kind, p.columns, p.extent) == (kind, columns, extent) for p in patterns)
         assert count == most

@@ -42,9 +42,7 @@ def test_a_model_agrees_with_transformers(tmp_path: Path, model_type: str) -> No
 
 
 @each_architecture
-def test_gguf_and_safetensors_of_a_model_agree_bit_for_bit(
-    tmp_path: Path, model_type: str
-) -> None:
+def test_gguf_and_safetensors_of_a_model_agree_bit_for_bit(tmp_path: Path, model_type: str) -> None:
     directory = architectures.save(tmp_path / "directory", model_type, **UNSAID.get(model_type, {}))
     gguf = architectures.save_gguf(tmp_path / "model.gguf", directory)
     found = engines.load(gguf).logits(IDS)

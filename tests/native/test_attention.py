@@ -330,3 +330,97 @@ def test_isas_agree_on_keys_and_values_at_the_ends_of_f16(seed: int) -> None:
     assert np.isfinite(first).all()
     for other in others:
         assert_same_bits(other, first)
+
+
+# --------------------------------------------------------------------------- windows, caps, sinks
+
+WINDOWS = [1, 2, 17, 63, 64, 65, 200, 512, 600]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("length", [3, 66, 513, 1030])
+@each_isa
+def test_a_window_is_close_to_the_truth(isa: str, length: int, window: int) -> None:
+    q, k, v = draw(window, 5, length, 40, 3)
+    error = np.abs(
+        attend(isa, q, k, v, window=window) - ops.attention(q, stored(k), stored(v), window=window)
+    )
+    assert (error <= error_bound(q, k, v)).all()
+
+
+@pytest.mark.parametrize("window", [1, 17, 64, 65, 300, 600])
+@pytest.mark.parametrize("length", [66, 513, 1030])
+@each_geometry
+def test_no_way_of_cutting_windowed_work_changes_a_bit(
+    head_dim: int, group: int, length: int, window: int
+) -> None:
+    """Tiles of rows whose windows begin on different pages, and splits that some rows do not see."""
+    tokens = 7
+    q, k, v = draw(length, tokens, length, head_dim, group)
+    options = {"window": window, "softcap": 2.0}
+    whole = attend(ISAS[0], q, k, v, unit_tokens=tokens, **options)
+    for isa, unit_tokens, splits_apart in product(ISAS, (1, 2, 4, tokens), (False, True)):
+        cut = attend(isa, q, k, v, unit_tokens=unit_tokens, splits_apart=splits_apart, **options)
+        assert_same_bits(cut, whole)
+
+
+@each_isa
+def test_what_a_window_hides_does_not_matter(isa: str) -> None:
+    q, k, v = draw(4, 4, 700, 40, 3)
+    expected = attend(isa, q, k, v, window=20, unit_tokens=4)
+    k[:600] = np.nan
+    v[:600] = 3e38
+    assert_same_bits(attend(isa, q, k, v, window=20, unit_tokens=4), expected)
+
+
+@each_isa
+def test_a_window_as_long_as_the_text_is_none(isa: str) -> None:
+    q, k, v = draw(4, 4, 130, 40, 3)
+    assert_same_bits(attend(isa, q, k, v, window=130), attend(isa, q, k, v))
+
+
+@pytest.mark.parametrize("limit", [0.5, 5.0, 50.0])
+@each_isa
+def test_capped_scores_are_close_to_the_truth(isa: str, limit: float) -> None:
+    q, k, v = draw(9, 5, 130, 64, 2)
+    actual = attend(isa, q, k, v, softcap=limit)
+    expected = ops.attention(q, stored(k), stored(v), limit=limit)
+    # The cap is off by a unit or two of the limit, and weights by as much relatively.
+    bound = error_bound(q, k, v) + 4 * UNIT_ROUNDOFF * limit * np.abs(stored(v)).max()
+    assert (np.abs(actual - expected) <= bound).all()
+
+
+@pytest.mark.parametrize("sink", [-1e30, -3.0, 0.0, 3.0, 200.0])
+@pytest.mark.parametrize("splits_apart", [False, True])
+@each_isa
+def test_sinks_are_close_to_the_truth(isa: str, sink: float, splits_apart: bool) -> None:
+    q, k, v = draw(10, 5, 600, 40, 3)
+    sinks = (sink + samples.floats(0, q.shape[1])).astype(np.float32)
+    actual = attend(isa, q, k, v, sinks=sinks, splits_apart=splits_apart)
+    error = np.abs(actual - ops.attention(q, stored(k), stored(v), sinks=sinks))
+    assert (error <= error_bound(q, k, v)).all()
+
+
+@each_isa
+def test_a_sink_far_below_every_score_changes_nothing(isa: str) -> None:
+    q, k, v = draw(10, 5, 70, 40, 3)
+    sinks = np.full(q.shape[1], -1e30, np.float32)
+    np.testing.assert_allclose(attend(isa, q, k, v, sinks=sinks), attend(isa, q, k, v), rtol=2e-7)
+
+
+@pytest.mark.parametrize("options", [{"softcap": 5.0}, {"sinks": np.zeros(6, np.float32)}])
+@each_isa
+def test_a_score_that_is_no_number_stays_seen(isa: str, options: dict[str, Any]) -> None:
+    q, k, v = draw(11, 2, 70, 40, 3)
+    q[1, 0, 3] = np.nan
+    found = attend(isa, q, k, v, **options)
+    assert np.isnan(found[1, 0]).all()
+    assert np.isfinite(found[0]).all()
+
+
+def test_isas_agree_on_capped_scores_and_sinks() -> None:
+    q, k, v = draw(12, 5, 600, 80, 5)
+    options = {"softcap": 3.0, "sinks": samples.floats(1, q.shape[1]), "window": 300}
+    first, *others = [attend(isa, q, k, v, **options) for isa in ISAS]
+    for other in others:
+        assert_same_bits(other, first)

@@ -45,13 +45,18 @@ def tiles(kind: str, x: Floats, width: int) -> bytes:
     return b"".join(out)
 
 
-def pack(isa: str, op: str, kind: str, x: Floats, other: Floats | None = None) -> bytes:
-    return testing.pack(isa, op, kind, x, other, EPSILON)
+LIMIT = 7.0
 
 
-def rows_of(isa: str, op: str, x: Floats, other: Floats) -> Floats:
+def pack(
+    isa: str, op: str, kind: str, x: Floats, other: Floats | None = None, limit: float = LIMIT
+) -> bytes:
+    return testing.pack(isa, op, kind, x, other, EPSILON, limit)
+
+
+def rows_of(isa: str, op: str, x: Floats, other: Floats, limit: float = LIMIT) -> Floats:
     """Run an operation on each token alone: its packed float32 row is then its result."""
-    rows = [pack(isa, op, "f32", x[t : t + 1], other[t : t + 1]) for t in range(len(x))]
+    rows = [pack(isa, op, "f32", x[t : t + 1], other[t : t + 1], limit) for t in range(len(x))]
     return np.frombuffer(b"".join(rows), np.float32).reshape(len(x), -1)[:, : x.shape[1]].copy()
 
 
@@ -182,6 +187,55 @@ def test_silu_of_extreme_gates(isa: str, gate: float) -> None:
     assert rows_of(isa, "silu_mul", gates, ones)[0, 0] == pytest.approx(truth, rel=1e-6, abs=1e-30)
 
 
+GATES = np.concatenate([np.linspace(-12, 12, 16000), np.linspace(-1e4, 1e4, 384)])[None]
+
+
+@each_isa
+def test_gelu_mul_is_close_to_the_truth(isa: str) -> None:
+    gate = GATES.astype(np.float32)
+    up = samples.floats(0, *gate.shape)
+    actual = rows_of(isa, "gelu_mul", gate, up)
+    truth = ops.gelu(gate) * up
+    # An error of the exponent -2u is one of e^-2u, relatively: a few roundings of up to 90.
+    roundings = 8 + 4 * np.minimum(np.abs(gate + gate.astype(np.float64) ** 3 / 22), 90)
+    assert (np.abs(actual - truth) <= roundings * UNIT_ROUNDOFF * np.abs(truth) + 1e-30).all()
+
+
+@pytest.mark.parametrize("limit", [0.5, 7.0])
+@each_isa
+def test_clamped_swiglu_is_close_to_the_truth(isa: str, limit: float) -> None:
+    gate = GATES.astype(np.float32)
+    up = samples.floats(0, *gate.shape) * np.float32(8)
+    actual = rows_of(isa, "clamped_swiglu", gate, up, limit=limit)
+    truth = ops.clamped_swiglu(gate, up, limit)
+    roundings = 8 + 4 * np.minimum(np.abs(gate), 90)
+    bound = roundings * UNIT_ROUNDOFF * (np.abs(truth) + np.minimum(np.abs(gate), limit)) + 1e-30
+    assert (np.abs(actual - truth) <= bound).all()
+
+
+@pytest.mark.parametrize("op", ["silu_mul", "gelu_mul", "clamped_swiglu"])
+@pytest.mark.parametrize("which", [0, 1])
+@each_isa
+def test_an_activation_of_no_number_is_none(isa: str, op: str, which: int) -> None:
+    inputs = [np.ones((1, 32), np.float32), np.ones((1, 32), np.float32)]
+    inputs[which][0, 5] = np.nan
+    found = rows_of(isa, op, *inputs, limit=7.0)
+    assert np.isnan(found[0, 5]) and np.isfinite(found[0, :5]).all()
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("columns", [1, 8, 16, 24, 33, 576])
+@each_isa
+def test_norms_that_write_rows_are_those_that_are_packed(
+    isa: str, columns: int, accumulate: bool
+) -> None:
+    x, weight = samples.floats(columns, 5, columns), samples.floats(columns + 1, columns)
+    expected = rows_of(isa, "rms_norm", x, np.repeat(weight[None], 5, axis=0))
+    into = samples.floats(3, 5, columns) if accumulate else None
+    expected = expected if into is None else into + expected
+    assert_same_bits(testing.rms_norm_rows(isa, x, weight, EPSILON, into), expected)
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_isas_agree_on_values_that_are_not_finite(value: float) -> None:
     x = np.ones((1, 32), np.float32)
@@ -199,7 +253,7 @@ def test_what_is_not_finite_does_not_become_an_answer(isa: str, value: float) ->
     assert np.isnan(y).all()
 
 
-@pytest.mark.parametrize("op", ["pack", "rms_norm", "silu_mul"])
+@pytest.mark.parametrize("op", ["pack", "rms_norm", "silu_mul", "gelu_mul", "clamped_swiglu"])
 @each_kind
 def test_isas_agree_on_extreme_rows(op: str, kind: str) -> None:
     # Tiles may differ in width, so token by token.

@@ -84,6 +84,18 @@ def test_rotation_is_close_to_the_truth(isa: str, head_dim: int, position: int) 
     assert (np.abs(actual - truth) <= bound).all()
 
 
+@pytest.mark.parametrize("pairs", [1, 3, 12])
+@each_isa
+def test_columns_beyond_the_pairs_stay(isa: str, pairs: int) -> None:
+    x = samples.floats(4, 3, 2 * 40)
+    whole = testing.rope(isa, x, 40, 5, frequencies(2 * pairs)).reshape(3, 2, 40)
+    heads = x.reshape(3, 2, 40)
+    assert_same_bits(whole[..., 2 * pairs :].copy(), heads[..., 2 * pairs :].copy())
+    part = heads[..., : 2 * pairs].reshape(3, -1).copy()
+    turned = testing.rope(isa, part, 2 * pairs, 5, frequencies(2 * pairs))
+    assert_same_bits(whole[..., : 2 * pairs].reshape(3, -1).copy(), turned)
+
+
 def test_isas_agree_on_extreme_values() -> None:
     x = samples.hostile_activations(3, 4, 128)
     first, *others = [testing.rope(isa, x, 64, 77, frequencies(64)) for isa in samples.ISAS]

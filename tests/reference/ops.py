@@ -27,6 +27,23 @@ def silu(x: npt.ArrayLike) -> Doubles:
         return x / (1 + np.exp(-x))
 
 
+def gelu(x: npt.ArrayLike) -> Doubles:
+    """The approximation by tanh, which models are trained with."""
+    x = doubles(x)
+    with np.errstate(over="ignore"):  # x (1 + tanh u) / 2, without its cancellation
+        return x / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def clamped_swiglu(gate: npt.ArrayLike, up: npt.ArrayLike, limit: float) -> Doubles:
+    gate, up = np.minimum(doubles(gate), limit), np.clip(doubles(up), -limit, limit)
+    with np.errstate(over="ignore"):
+        return gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+
+
+def softcap(x: npt.ArrayLike, limit: float) -> Doubles:
+    return limit * np.tanh(doubles(x) / limit)
+
+
 def swiglu(gate: npt.ArrayLike, up: npt.ArrayLike) -> Doubles:
     return silu(gate) * doubles(up)
 
@@ -64,12 +81,21 @@ def rope(
 
 
 def attention(
-    q: npt.ArrayLike, k: npt.ArrayLike, v: npt.ArrayLike, scale: float | None = None
+    q: npt.ArrayLike,
+    k: npt.ArrayLike,
+    v: npt.ArrayLike,
+    scale: float | None = None,
+    *,
+    window: int = 0,
+    limit: float = 0.0,
+    sinks: npt.ArrayLike | None = None,
 ) -> Doubles:
     """Attend causally: q (tokens, heads, head_dim), k and v (length, kv_heads, head_dim) -> like q.
 
     The queries are the last `tokens` of `length` positions. `scale` is 1 / sqrt(head_dim) unless
-    given. Query head h reads key and value head h // (heads / kv_heads).
+    given. Query head h reads key and value head h // (heads / kv_heads). Of the positions, the
+    last `window` count, if it is not 0; `limit` caps scores, if it is not 0. `sinks`: (heads,)
+    scores without a value.
     """
     q, k, v = doubles(q), doubles(k), doubles(v)
     tokens, heads, head_dim = q.shape
@@ -80,8 +106,12 @@ def attention(
         visible = length - tokens + token + 1
         for head in range(heads):
             kv_head = head // (heads // kv_heads)
-            weights = softmax(k[:visible, kv_head] @ q[token, head] * scale)  # (visible,)
-            out[token, head] = weights @ v[:visible, kv_head]
+            first = max(0, visible - window) if window else 0
+            scores = k[first:visible, kv_head] @ q[token, head] * scale  # (visible - first,)
+            scores = softcap(scores, limit) if limit else scores
+            more = [] if sinks is None else [doubles(sinks)[head]]
+            weights = softmax(np.append(scores, more))[: len(scores)]
+            out[token, head] = weights @ v[first:visible, kv_head]
     return out
 
 

@@ -39,9 +39,7 @@ def select_rows(tensors: list[Tensor]) -> list[Tensor]:
     """Compute the last norm and the head only for the rows whose logits are wanted."""
     uses = _uses(tensors)
     first = tensors[-1]
-    while (
-        first.inputs[0].kind in ("rms_norm", "linear", "softcap") and uses[first.inputs[0]] == 1
-    ):
+    while first.inputs[0].kind in ("rms_norm", "linear", "softcap") and uses[first.inputs[0]] == 1:
         first = first.inputs[0]
     select = Tensor("select", first.inputs, first.inputs[0].width)
     return _replace(tensors, {first: [select, dataclasses.replace(first, inputs=(select,))]})

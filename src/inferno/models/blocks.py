@@ -73,9 +73,7 @@ def attend(
     )
 
 
-def gated_mlp(
-    g: Graph, h: Tensor, w: Parameters, c: ModelConfig, activation: Activation
-) -> Tensor:
+def gated_mlp(g: Graph, h: Tensor, w: Parameters, c: ModelConfig, activation: Activation) -> Tensor:
     """Return down(activation(gate(h)) * up(h)) (Shazeer, arXiv:2002.05202)."""
     gate = g.linear(h, w["gate_proj"], c.intermediate_size, bias=c.mlp_bias)
     up = g.linear(h, w["up_proj"], c.intermediate_size, bias=c.mlp_bias)

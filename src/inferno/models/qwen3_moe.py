@@ -36,8 +36,6 @@ def build(g: Graph, c: ModelConfig, w: Parameters) -> Tensor:
         if i in c.mlp_only_layers:
             x = x + gated_mlp(g, h, mlp, c, g.silu)
         else:
-            x = x + sparse_mlp(
-                g, h, mlp["gate"], mlp["experts"], c, normalize=c.norm_topk_prob
-            )
+            x = x + sparse_mlp(g, h, mlp["gate"], mlp["experts"], c, normalize=c.norm_topk_prob)
     x = g.rms_norm(x, w["model.norm"], c.rms_norm_eps)
     return head(g, x, w, c)  # (tokens, vocab_size)

@@ -31,7 +31,9 @@ def unstacked(name: str, place: Place) -> Iterator[tuple[str, Place]]:
     _check_stack(name, place, ranks=(2, 3))
     nbytes = place.nbytes // place.shape[0]
     for e in range(place.shape[0]):
-        part = place._replace(offset=place.offset + e * nbytes, nbytes=nbytes, shape=place.shape[1:])
+        part = place._replace(
+            offset=place.offset + e * nbytes, nbytes=nbytes, shape=place.shape[1:]
+        )
         yield name.replace("*", str(e)), part
 
 
