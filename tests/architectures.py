@@ -16,7 +16,7 @@ import numpy as np
 
 import checkpoints
 from checkpoints import Array, Tensors
-from reference import forward
+from reference import forward, quantization
 
 WINDOW = 24  # of the models that have one
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
@@ -44,6 +44,12 @@ ARCHITECTURES = {
     ),
     "qwen2": Architecture("Qwen2Config", "qwen2"),
     "qwen3": Architecture("Qwen3Config", "qwen3", {"head_dim": 24}),
+    "gemma": Architecture(
+        "GemmaConfig",
+        "gemma",
+        {"head_dim": 24, "hidden_act": "gelu_pytorch_tanh"},
+        unit_offset=True,
+    ),
     "gemma2": Architecture(
         "Gemma2Config",
         "gemma2",
@@ -171,6 +177,29 @@ def _random(
 # --------------------------------------------------------------------------- GGUF
 
 
+def read(directory: Path) -> tuple[Any, Tensors]:
+    """Read what `save` wrote: config, and float32 tensors with each expert's under its own name."""
+    config, tensors = checkpoints.read_directory(directory)
+    return config, _split_experts(tensors)
+
+
+def rounded(tensors: Tensors, format: str) -> Tensors:
+    """Return the tensors as `save_gguf` keeps them."""
+    found = {}
+    for name, values in tensors.items():
+        router = name.endswith((".gate.weight", ".router.weight"))
+        stored = "f32" if router else _stored_format(values, format)
+        data = quantization.quantize(stored, values)
+        found[name] = quantization.dequantize(stored, data, values.shape)
+    return found
+
+
+def _stored_format(values: Array, format: str) -> str:
+    if values.ndim == 1:
+        return "f32"
+    return "f16" if format.startswith("q") and values.shape[-1] % 32 else format
+
+
 def save_gguf(path: Path, directory: Path, *, format: str = "f32") -> Path:
     """Convert a directory that `save` wrote, as llama.cpp's converter would."""
     import gguf
@@ -183,10 +212,8 @@ def save_gguf(path: Path, directory: Path, *, format: str = "f32") -> Path:
     _add_hyperparameters(writer, config, architecture)
     checkpoints.add_byte_level_tokenizer(writer, config)
     for name, values in _converted(config, tensors).items():
-        plain = values.ndim == 1 or "bias" in name or "ffn_gate_inp" in name
-        stored = "f32" if plain else format
-        if stored.startswith("q") and values.shape[-1] % 32:
-            stored = "f16"
+        plain = name.endswith("bias") or "ffn_gate_inp" in name
+        stored = "f32" if plain else _stored_format(values, format)
         kind = gguf.GGMLQuantizationType[stored.upper()]
         rows = values.reshape(-1, values.shape[-1])
         data = gguf.quants.quantize(np.ascontiguousarray(rows), kind)

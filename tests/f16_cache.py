@@ -20,12 +20,21 @@ def rounded(x: Array) -> Array:
     return x.astype(np.float16).astype(np.float32)
 
 
-def reference_logits(config: Any, tensors: Tensors, ids: Sequence[int]) -> Array:
+def reference_logits(
+    config: Any,
+    tensors: Tensors,
+    ids: Sequence[int],
+    activations: forward.Activations | None = None,
+) -> Array:
     """Ask the numpy reference for the logits of every position: (n, vocab_size) float32."""
     attention = forward.attention
-    forward.attention = lambda q, k, v, mask: attention(q, rounded(k), rounded(v), mask)
+
+    def with_f16_cache(q: Array, k: Array, v: Array, mask: Array, **options: Any) -> Array:
+        return attention(q, rounded(k), rounded(v), mask, **options)
+
+    forward.attention = with_f16_cache
     try:
-        return forward.logits(config, tensors, ids)
+        return forward.logits(config, tensors, ids, activations)
     finally:
         forward.attention = attention
 

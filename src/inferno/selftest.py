@@ -49,15 +49,20 @@ def _logits(isa: str, format: str) -> np.ndarray:
         plan.matrix(str(i), format, *shape) for i, shape in enumerate(shapes)
     )
     norm = plan.vector("norm", draw.standard_normal(_HIDDEN, dtype=np.float32))
-    rope = plan.rope((100.0 ** -np.linspace(0, 1, _HEAD_DIM // 2)).astype(np.float32))
+    rope = plan.rope((100.0 ** -np.linspace(0, 1, _HEAD_DIM // 2)).astype(np.float32), 1.0)
     x, projected, attended, gated = (
-        plan.rows(width, False) for width in (_HIDDEN, q + 2 * kv, q, 2 * _FFN)
+        plan.rows(width, "tokens") for width in (_HIDDEN, q + 2 * kv, q, 2 * _FFN)
     )
-    logits = plan.rows(_VOCAB, True)
-    picked = plan.rows(_HIDDEN, True)
+    logits = plan.rows(_VOCAB, "selected")
+    picked = plan.rows(_HIDDEN, "selected")
     wide, narrow, hidden, last = (
-        plan.pack(kind, width, chosen)
-        for width, chosen in ((_HIDDEN, False), (q, False), (_FFN, False), (_HIDDEN, True))
+        plan.pack(kind, width, extent)
+        for width, extent in (
+            (_HIDDEN, "tokens"),
+            (q, "tokens"),
+            (_FFN, "tokens"),
+            (_HIDDEN, "selected"),
+        )
     )
     whole = (x, 0, _HIDDEN)
     plan.op("embed", output=whole, matrix=embedding)

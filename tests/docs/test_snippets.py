@@ -194,6 +194,11 @@ def test_the_readme_lists_the_architectures() -> None:
     assert sorted(table(README, "architecture")) == models.supported()
 
 
+def test_the_guide_shows_the_file_that_it_adds() -> None:
+    _, code = next(blocks(ROOT / "docs/guides/add-an-architecture.md", "python"))
+    assert code == (ROOT / "src/inferno/models/gemma.py").read_text("utf-8")
+
+
 def test_the_readme_lists_the_formats() -> None:
     multiplied = {"f32": "float32", "q8": "int8 blocks of 32"}
     listed = [[name, *facts] for name, facts in table(README, "format").items()]

@@ -11,7 +11,9 @@ import pytest
 import architectures
 import engines
 import f16_cache
+from checkpoints import Array
 from inferno.models import supported
+from reference import quantization
 
 # Float32 rounding, and where it moves a key or value across the middle of two float16 numbers, the
 # 5e-4 between them.
@@ -47,3 +49,32 @@ def test_gguf_and_safetensors_of_a_model_agree_bit_for_bit(tmp_path: Path, model
     gguf = architectures.save_gguf(tmp_path / "model.gguf", directory)
     found = engines.load(gguf).logits(IDS)
     assert found.tobytes() == engines.load(directory).logits(IDS).tobytes()
+
+
+@each_architecture
+def test_a_model_agrees_with_the_reference(tmp_path: Path, model_type: str) -> None:
+    path = architectures.save(tmp_path, model_type)
+    expected = f16_cache.reference_logits(*architectures.read(path), IDS)
+    assert f16_cache.distance(engines.load(path).logits(IDS), expected) < TOLERANCE
+
+
+@pytest.mark.parametrize("format", ["q8_0", "q4_0"])
+@each_architecture
+def test_quantized_weights_agree_with_the_reference(
+    tmp_path: Path, model_type: str, format: str
+) -> None:
+    """The oracle rounds activations as the kernels do, so that it routes by the same scores.
+
+    What is left are values that float32's noise moves across the middle of two int8 numbers.
+    """
+    directory = architectures.save(tmp_path / "directory", model_type, **UNSAID.get(model_type, {}))
+    gguf = architectures.save_gguf(tmp_path / "model.gguf", directory, format=format)
+    config, tensors = architectures.read(directory)
+
+    def activations(x: Array) -> Array:
+        # What a row of no whole blocks is multiplied with stays f16, and reads float32.
+        return x if x.shape[-1] % 32 else quantization.round_activations(x)
+
+    tensors = architectures.rounded(tensors, format)
+    expected = f16_cache.reference_logits(config, tensors, IDS, activations)
+    assert f16_cache.distance(engines.load(gguf).logits(IDS), expected) < 0.02

@@ -354,7 +354,7 @@ def test_a_window_is_close_to_the_truth(isa: str, length: int, window: int) -> N
 def test_no_way_of_cutting_windowed_work_changes_a_bit(
     head_dim: int, group: int, length: int, window: int
 ) -> None:
-    """Tiles of rows whose windows begin on different pages, and splits that some rows do not see."""
+    """Windows of one tile begin on different pages, and some rows see nothing of a split."""
     tokens = 7
     q, k, v = draw(length, tokens, length, head_dim, group)
     options = {"window": window, "softcap": 2.0}

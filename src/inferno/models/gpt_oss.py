@@ -1,4 +1,4 @@
-"""gpt-oss: a mixture of experts with biases, a clamped SwiGLU, and a sink for each head's attention.
+"""gpt-oss: a mixture of experts with biases, a clamped SwiGLU, and an attention sink a head.
 
 Every other layer sees a window only. Source: "gpt-oss-120b & gpt-oss-20b Model Card",
 arXiv:2508.10925. Tensor names: transformers `GptOssForCausalLM`, an expert at a time.

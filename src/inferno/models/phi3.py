@@ -22,7 +22,8 @@ def build(g: Graph, c: ModelConfig, w: Parameters) -> Tensor:
     for i, layer in enumerate(w.layers("model.layers", c.num_hidden_layers)):
         h = g.rms_norm(x, layer["input_layernorm"], c.rms_norm_eps)
         qkv = g.linear(h, layer["self_attn"]["qkv_proj"], q + 2 * kv)
-        h = attend(g, *g.split(qkv, q, kv, kv), c, layer=i, rope=rotation)
+        queries, keys, values = g.split(qkv, q, kv, kv)
+        h = attend(g, queries, keys, values, c, layer=i, rope=rotation)
         x = x + g.linear(h, layer["self_attn"]["o_proj"], c.hidden_size)
         h = g.rms_norm(x, layer["post_attention_layernorm"], c.rms_norm_eps)
         both = g.linear(h, layer["mlp"]["gate_up_proj"], 2 * c.intermediate_size)

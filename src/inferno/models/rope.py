@@ -67,7 +67,7 @@ def _log(x: float) -> float:
 
 
 def _number(scaling: dict[str, Any], key: str, default: float | None = None) -> float:
-    value = scaling.get(key)
+    value: Any = scaling.get(key)
     value = default if value is None else value
     if type(value) not in (int, float) or not 0 < value < 1e9:
         raise InvalidCheckpoint(

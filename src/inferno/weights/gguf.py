@@ -143,6 +143,7 @@ def _with_rope_factors(config: ModelConfig, places: dict[str, Place]) -> ModelCo
     factors = {name: _rope_factors(config, name, place) for name, place in found.items()}
     if all(set(values) == {1.0} for values in factors.values()):
         return config
+    scaling: dict[str, Any]
     kind = (config.rope_scaling or {}).get("rope_type")
     if set(factors) == {names[0]} and kind is None:
         scaling = {"rope_type": "frequency_factors", "factors": factors[names[0]]}
