@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from inferno.config import ModelConfig
+from inferno.config import ModelConfig, end_of_turn_ids
 from inferno.errors import InfernoError, InvalidCheckpoint, UnsupportedModel
 
 LLAMA: dict[str, Any] = {
@@ -185,6 +185,27 @@ def test_stop_ids_are_the_union_of_all_three_files() -> None:
 def test_gguf_stop_ids_include_control_tokens_that_end_a_turn() -> None:
     assert gguf().eos_token_ids == (2, 3), "`<|im_end|>` is ordinary text here"
     assert gguf(tokenizer__ggml__eot_token_id=6).eos_token_ids == (2, 6, 3)
+
+
+def test_gguf_stop_ids_include_all_that_the_metadata_names() -> None:
+    ids = {"eot": 6, "eom": 7}
+    keys = {f"tokenizer__ggml__{name}_token_id": id for name, id in ids.items()}
+    assert gguf(**keys).eos_token_ids == (2, 6, 7, 3)
+
+
+def test_a_token_between_the_messages_of_a_turn_does_not_end_it() -> None:
+    """gpt-oss writes `<|end|>` after its thoughts; Phi-3 after its answer."""
+    phi = {"<|end|>": 7, "<|endoftext|>": 0, "<|user|>": 10}
+    assert end_of_turn_ids(phi) == [0, 7]
+    harmony = {"<|end|>": 7, "<|return|>": 2, "<|call|>": 12, "<|start|>": 6}
+    assert end_of_turn_ids(harmony) == [2, 12]
+    tokenizer = {
+        "eos_token": "<|return|>",
+        "added_tokens_decoder": {
+            str(id): {"content": text, "special": True} for text, id in harmony.items()
+        },
+    }
+    assert huggingface(None, tokenizer, eos_token_id=2).eos_token_ids == (2, 12)
 
 
 def test_generation_config_gives_sampling_defaults() -> None:

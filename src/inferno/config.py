@@ -33,6 +33,8 @@ END_OF_TURN_TOKENS = frozenset(
         "<end_of_turn>",
         "<|endoftext|>",
         "<|end_of_text|>",
+        "<|return|>",
+        "<|call|>",
     }
 )
 
@@ -328,6 +330,7 @@ class ModelConfig:
             eos_token_ids=_unique(
                 tokenizer.tokens("eos_token_id"),
                 tokenizer.tokens("eot_token_id"),
+                tokenizer.tokens("eom_token_id"),
                 _control_end_tokens(tokens, tokenizer.items("token_type", int)),
             ),
             generation=_checked_sampling(
@@ -488,8 +491,9 @@ def _check_supported(model_type: str, architecture: str) -> None:
 def _refuse_features(config: Mapping[str, Any]) -> None:
     """Refuse what config.json can switch on and would change every result in silence."""
     method = config.get("quantization_config")
-    if method:
-        method = method.get("quant_method") if isinstance(method, dict) else method
+    method = method.get("quant_method") if isinstance(method, dict) else method
+    # gpt-oss's experts are MXFP4, which is a format of tensors here and no feature.
+    if method and (method, config.get("model_type")) != ("mxfp4", "gpt_oss"):
         raise UnsupportedModel(
             f"`quantization_config`: checkpoints quantized with {shown(method)} are not supported",
             hint="pick the unquantized model, or a Q8_0 or Q4_0 GGUF of it",
@@ -769,12 +773,23 @@ def _unique(*ids: Iterable[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(token for group in ids for token in group))
 
 
+def end_of_turn_ids(control: Mapping[str, int]) -> list[int]:
+    """Return the ids of those control tokens whose names say that they end a turn.
+
+    Where `<|return|>` does, as in gpt-oss, `<|end|>` is between the messages of one turn.
+    """
+    ends = END_OF_TURN_TOKENS - ({"<|end|>"} if "<|return|>" in control else set())
+    return sorted(control[text] for text in ends & control.keys())
+
+
 def _control_end_tokens(tokens: list[Any], types: list[Any]) -> list[int]:
-    return [
-        token
-        for token, (text, kind) in enumerate(zip(tokens, types, strict=False))
-        if kind in (_CONTROL, _USER_DEFINED) and text in END_OF_TURN_TOKENS
-    ]
+    return end_of_turn_ids(
+        {
+            text: token
+            for token, (text, kind) in enumerate(zip(tokens, types, strict=False))
+            if kind in (_CONTROL, _USER_DEFINED) and isinstance(text, str)
+        }
+    )
 
 
 def _added_end_tokens(tokenizer_config: Mapping[str, Any]) -> list[int]:
@@ -784,6 +799,7 @@ def _added_end_tokens(tokenizer_config: Mapping[str, Any]) -> list[int]:
         return []  # newer files leave them to tokenizer.json
     eos = tokenizer_config.get("eos_token")
     eos = eos.get("content") if isinstance(eos, dict) else eos
+    special: dict[str, int] = {}
     ids = []
     for key, token in added.items():
         if not isinstance(token, dict) or not isinstance(token.get("content"), str):
@@ -798,8 +814,10 @@ def _added_end_tokens(tokenizer_config: Mapping[str, Any]) -> list[int]:
                     f"`added_tokens_decoder` in tokenizer_config.json: expected token ids as keys, "
                     f"found {shown(key)}"
                 )
-            ids.append(int(key))
-    return ids
+            special[text] = int(key)
+            if text == eos:
+                ids.append(int(key))
+    return [*ids, *end_of_turn_ids(special)]
 
 
 def _generation(generation_config: Mapping[str, Any]) -> dict[str, Any]:

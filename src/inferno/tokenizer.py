@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from inferno.config import END_OF_TURN_TOKENS
+from inferno.config import end_of_turn_ids
 from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText, UnsupportedModel
 from inferno.excerpt import shown
 
@@ -210,6 +210,7 @@ class Tokenizer:
         bos_id, eos_id, unknown_id = (
             vocab.get(special.get(name, "")) for name in ("bos_token", "eos_token", "unk_token")
         )
+        control = {t.content: id for id, t in _added_tokens(backend).items() if t.special}
         adds_bos = config.get("add_bos_token")
         if not isinstance(adds_bos, bool):
             adds_bos = bos_id is not None and backend.encode("a").ids[:1] == [bos_id]
@@ -222,7 +223,7 @@ class Tokenizer:
             space_prefix=space_prefix,
             unprefixed=unprefixed,
             bos_id=bos_id,
-            eos_ids=() if eos_id is None else (eos_id,),
+            eos_ids=[*([] if eos_id is None else [eos_id]), *end_of_turn_ids(control)],
             unknown_id=unknown_id,
             adds_bos=adds_bos,
             byte_ids=frozenset()
@@ -311,11 +312,7 @@ class Tokenizer:
             eos_id,
             *(keys.token_id(name, len(texts)) for name in ("eot_token_id", "eom_token_id")),
         ]
-        ends += [
-            vocab[text]
-            for text in sorted(END_OF_TURN_TOKENS)
-            if text in vocab and kinds[vocab[text]] == CONTROL
-        ]
+        ends += end_of_turn_ids({t: id for t, id in vocab.items() if kinds[id] == CONTROL})
         return cls(
             backend,
             texts=dict(enumerate(texts)),

@@ -3,8 +3,11 @@
 Knows tensors under their Hugging Face names and a config whose attributes are Hugging Face keys;
 knows no files, no quantized formats, no cache, no engine. Slow where it can be clear instead.
 
-What a checkpoint has tensors for is computed: a norm, a bias, a sink, experts. Sources: Touvron et al. 2023 (Llama), Yang et al. 2024 (Qwen2), Su et al. 2021 (RoPE), Zhang and
-Sennrich 2019 (RMSNorm), Shazeer 2020 (SwiGLU), Ainslie et al. 2023 (GQA); names as in transformers.
+What a checkpoint has tensors for is computed: a norm, a bias, a sink, experts.
+
+Sources: Touvron et al. 2023 (Llama), Yang et al. 2024 (Qwen2), Su et al. 2021 (RoPE), Zhang and
+Sennrich 2019 (RMSNorm), Shazeer 2020 (SwiGLU), Ainslie et al. 2023 (GQA), and those that the files
+of the architectures name; names as in transformers.
 """
 
 from __future__ import annotations
@@ -191,7 +194,7 @@ def is_sliding(config: Any, layer: int) -> bool:
 
 
 def visible(config: Any, n: int, layer: int) -> Array:
-    """Return what is added to scores, (n, n): -inf, which the softmax makes 0, where i sees no j."""
+    """Return what is added to scores (n, n): where i sees no j, -inf, which the softmax makes 0."""
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
     hidden = j > i
     if is_sliding(config, layer):

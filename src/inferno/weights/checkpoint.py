@@ -107,7 +107,9 @@ class Checkpoint:
                 hint=f"{where} says hidden_size = {c.hidden_size}, intermediate_size = "
                 f"{c.intermediate_size}, num_attention_heads = {c.num_attention_heads}, "
                 f"num_key_value_heads = {c.num_key_value_heads}, head_dim = {c.head_dim}, "
-                f"vocab_size = {c.vocab_size}. Are the two from the same model?",
+                f"vocab_size = {c.vocab_size}"
+                + (f", num_experts = {c.num_experts}" if c.num_experts else "")
+                + ". Are the two from the same model?",
             )
         return stored
 
