@@ -490,10 +490,10 @@ def _check_supported(model_type: str, architecture: str) -> None:
 
 def _refuse_features(config: Mapping[str, Any]) -> None:
     """Refuse what config.json can switch on and would change every result in silence."""
-    method = config.get("quantization_config")
-    method = method.get("quant_method") if isinstance(method, dict) else method
+    found = config.get("quantization_config")
+    method = found.get("quant_method") if isinstance(found, dict) else found
     # gpt-oss's experts are MXFP4, which is a format of tensors here and no feature.
-    if method and (method, config.get("model_type")) != ("mxfp4", "gpt_oss"):
+    if found and (method, config.get("model_type")) != ("mxfp4", "gpt_oss"):
         raise UnsupportedModel(
             f"`quantization_config`: checkpoints quantized with {shown(method)} are not supported",
             hint="pick the unquantized model, or a Q8_0 or Q4_0 GGUF of it",
