@@ -1,4 +1,4 @@
-"""Experts of one tensor under names of their own: no value moves, and what is no stack is refused."""
+"""Experts of one tensor under names of their own: no value changes, and no other is taken apart."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_what_is_no_stack_of_experts_is_invalid(
     file = mxfp4_file(
         tmp_path / "model.safetensors", np.zeros(blocks, np.uint8), np.zeros(scales, np.uint8)
     )
-    with pytest.raises(InvalidCheckpoint, match="gate_up_proj_blocks`: expected .*, found shape"):
+    with pytest.raises(InvalidCheckpoint, match=r"gate_up_proj_blocks`: expected .*, found shape"):
         unstack_gpt_oss(parse(file))
     file.close()
 
