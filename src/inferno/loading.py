@@ -101,8 +101,8 @@ def load_model(
 def lowered(checkpoint: Checkpoint, weights: str | None, context: int | None = None) -> Program:
     """Return what the model computes, having checked that the checkpoint has its tensors.
 
-    What `rope_scaling` may go by is the context that was asked for, not what memory allows: the same
-    request has the same bits on every machine.
+    What `rope_scaling` may go by is the context that was asked for, not what memory allows: the
+    same request has the same bits on every machine.
 
     Raises:
         InvalidOption, InvalidCheckpoint: as `load_model`.
