@@ -40,8 +40,8 @@ OpKind op_kind_named(const std::string& name) {
 }
 
 Activation activation_named(const std::string& name) {
-    if (name == "f32") return Activation::f32;
-    if (name == "q8") return Activation::q8;
+    for (int i = 0; i < kNumActivations; ++i)
+        if (name == activation_info((Activation)i).name) return (Activation)i;
     throw Error("native-error", "Unknown activation format `" + name + "`");
 }
 
@@ -132,18 +132,29 @@ NB_MODULE(_native, m) {
         "choose_isa", [](const std::string& isa) { return std::string(choose_kernels(isa).name); }, "isa"_a,
         "The instruction set named, or the best for an empty name; an impossible one is InvalidOption.");
     m.def(
+        "activations",
+        [] {
+            std::vector<std::tuple<std::string, int, int64_t>> all;
+            for (int i = 0; i < kNumActivations; ++i) {
+                const ActivationInfo a = activation_info((Activation)i);
+                all.emplace_back(a.name, a.columns, a.block_bytes);
+            }
+            return all;
+        },
+        "What matrices read: (name, columns of a block, bytes of a token's block).");
+    m.def(
         "formats",
         [] {
-            std::vector<std::tuple<std::string, std::string, int64_t, int64_t, bool>> all;
+            std::vector<std::tuple<std::string, std::string, int, int64_t, int64_t, bool>> all;
             for (int i = 0; i < kNumFormats; ++i) {
                 const FormatInfo f = format_info((Format)i);
-                all.emplace_back(f.name, f.activation == Activation::q8 ? "q8" : "f32", f.block_bytes,
+                all.emplace_back(f.name, activation_info(f.activation).name, f.columns, f.block_bytes,
                                  f.tile_block_bytes, f.encodes);
             }
             return all;
         },
-        "Weight formats: (name, activation, bytes of a stored block of 32, bytes of a packed block of 16 x 32, "
-        "whether floats can be quantized to it).");
+        "Weight formats: (name, activation, columns of a block, bytes of a stored block, bytes of a packed block of 16 "
+        "rows, whether floats can be quantized to it).");
 
     nb::class_<ThreadPool>(m, "ThreadPool", "Threads that walk the phases of a forward pass together.")
         .def(

@@ -32,6 +32,12 @@ Format format_named(const std::string& name) {
     throw std::invalid_argument(name);
 }
 
+Activation activation_named(const std::string& name) {
+    for (int i = 0; i < kNumActivations; ++i)
+        if (name == activation_info((Activation)i).name) return (Activation)i;
+    throw std::invalid_argument(name);
+}
+
 // A matrix that owns its storage.
 struct OwnedMatrix : Matrix {
     OwnedMatrix(ThreadPool& pool, const std::string& format, const std::string& source, const ByteArray& bytes,
@@ -53,11 +59,10 @@ std::vector<float> with_slack(const float* x, size_t count) {
 template <class Write>
 std::vector<uint8_t> packed_activations(const KernelTable& kernels, Activation kind, int tokens, int64_t columns,
                                         Write write) {
-    const int64_t blocks = ceil_div(columns, kBlock);
-    std::vector<uint8_t> out((size_t)activation_bytes(kind, tokens, blocks));
+    std::vector<uint8_t> out((size_t)activation_bytes(kind, tokens, columns));
     for (int t = 0; t < tokens; ++t) {
         const int first = t / kernels.tokens * kernels.tokens;
-        write(t, PackTarget{kind, out.data() + activation_bytes(kind, first, blocks), t - first,
+        write(t, PackTarget{kind, out.data() + activation_bytes(kind, first, columns), t - first,
                             std::min(kernels.tokens, tokens - first)});
     }
     return out;
@@ -99,7 +104,7 @@ Rows unpack(const std::string& isa, ThreadPool& pool, const std::string& format,
             const ByteArray& weights, int64_t rows, int64_t columns, int rope_head_dim) {
     const KernelTable& kernels = choose_kernels(isa);
     const OwnedMatrix m(pool, format, source, weights, rows, columns, rope_head_dim);
-    const int64_t padded = m.blocks * kBlock;
+    const int64_t padded = m.blocks * format_info(m.format).columns;
     std::vector<float> out((size_t)(rows * padded));
     for (int64_t r = 0; r < rows; ++r) kernels.unpack_row[(int)m.format](m.data, m.blocks, r, &out[r * padded]);
     return copy_to_numpy(out.data(), {(size_t)rows, (size_t)padded});
@@ -115,7 +120,7 @@ nb::bytes pack(const std::string& isa, const std::string& op, const std::string&
     const std::vector<float> values = with_slack(x.data(), x.size());
     const std::vector<float> more = other ? with_slack(other->data(), other->size()) : std::vector<float>();
     const auto out = packed_activations(
-        kernels, kind == "q8" ? Activation::q8 : Activation::f32, tokens, columns, [&](int t, PackTarget to) {
+        kernels, activation_named(kind), tokens, columns, [&](int t, PackTarget to) {
             if (op == "pack") kernels.pack(&values[t * columns], columns, to);
             if (op == "rms_norm") kernels.rms_norm(&values[t * columns], more.data(), columns, epsilon, to);
             if (op == "silu_mul") kernels.silu_mul(&values[t * columns], &more[t * columns], columns, to);

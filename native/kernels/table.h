@@ -9,7 +9,7 @@ namespace inferno {
 // Rows [first_tile * 16, ...) of a packed matrix times the tokens of some activation tiles.
 struct MatmulArgs {
     const uint8_t* tiles;  // packed weights, tile 0
-    int64_t blocks;        // columns / 32
+    int64_t blocks;        // of a row, in the format's columns
     int64_t rows;          // weight rows, before padding to 16
     int64_t first_tile, last_tile;
     const uint8_t* x;                         // packed activations, token 0

@@ -13,6 +13,7 @@ template <class Storage>
 struct FloatFormat {
     using Value = typename Storage::Value;
     static constexpr const char* kName = Storage::kName;
+    static constexpr int kColumns = kBlock;
     static constexpr Activation kActivation = Activation::f32;
     static constexpr bool kEncodes = true;
 

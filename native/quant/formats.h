@@ -30,16 +30,18 @@ constexpr int kNumFormats = 0 INFERNO_FORMATS(X);
 struct FormatInfo {
     const char* name;
     Activation activation;
-    int64_t block_bytes;       // one stored block of 32 columns
+    int columns;               // of a block
+    int64_t block_bytes;       // one stored block
     int64_t tile_block_bytes;  // 16 rows of it, packed
     bool encodes;              // floats can be quantized to it
 };
 
 INFERNO_INLINE FormatInfo format_info(Format format) {
     switch (format) {
-#define X(Type, name)  \
-    case Format::name: \
-        return {Type::kName, Type::kActivation, sizeof(Type::Block), sizeof(Type::TileBlock), Type::kEncodes};
+#define X(Type, name)                                                         \
+    case Format::name:                                                        \
+        return {Type::kName,         Type::kActivation,       Type::kColumns, \
+                sizeof(Type::Block), sizeof(Type::TileBlock), Type::kEncodes};
         INFERNO_FORMATS(X)
 #undef X
     }

@@ -8,6 +8,7 @@ namespace inferno {
 
 struct Q4_0 {
     static constexpr const char* kName = "q4_0";
+    static constexpr int kColumns = kBlock;
     static constexpr Activation kActivation = Activation::q8;
     static constexpr bool kEncodes = true;
 

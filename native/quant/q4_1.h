@@ -7,6 +7,7 @@ namespace inferno {
 
 struct Q4_1 {
     static constexpr const char* kName = "q4_1";
+    static constexpr int kColumns = kBlock;
     static constexpr Activation kActivation = Activation::q8;
     static constexpr bool kEncodes = false;
 

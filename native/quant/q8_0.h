@@ -6,6 +6,7 @@ namespace inferno {
 
 struct Q8_0 {
     static constexpr const char* kName = "q8_0";
+    static constexpr int kColumns = kBlock;
     static constexpr Activation kActivation = Activation::q8;
     static constexpr bool kEncodes = true;
 

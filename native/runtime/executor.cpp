@@ -72,7 +72,8 @@ Executor::Executor(std::shared_ptr<const Model> model, std::shared_ptr<ThreadPoo
 }
 
 // Row buffers of which one half is always activated and multiplied by the other right after a product has
-// filled both: the two operations become one phase, and the buffer is never needed.
+// filled both: the two operations become one phase, and the buffer is never needed. Not if they are to be rounded
+// 256 at a time: panels of sixteen row tiles would be too few for the threads, and too large for the caches.
 void Executor::find_gated() {
     const Plan& plan = model_->plan();
     std::vector<int> touched(plan.rows.size()), paired(plan.rows.size());
@@ -85,7 +86,7 @@ void Executor::find_gated() {
         const int64_t half = op.output.width / 2, offset = op.output.offset;
         if (is_activation(next.kind) && next.input.rows == op.output.rows && next.second.rows == op.output.rows &&
             next.input.width == half && next.input.offset == offset && next.second.offset == offset + half &&
-            half % kBlock == 0)
+            half % kBlock == 0 && activation_info(plan.packs[next.pack].kind).columns == kBlock)
             paired[op.output.rows] += 3;
     }
     for (size_t rows = 0; rows < touched.size(); ++rows)
@@ -118,7 +119,7 @@ PackTarget Executor::pack_target(int pack, int index) {
         begin = *(next - 1), end = *next;
     }
     const int width = kernels_.tokens, first = begin + (index - begin) / width * width;
-    const int64_t offset = activation_bytes(spec.kind, first, ceil_div(spec.columns, kBlock));
+    const int64_t offset = activation_bytes(spec.kind, first, spec.columns);
     return {spec.kind, packs_[pack].data() + offset, index - first, std::min(width, end - first)};
 }
 
@@ -178,8 +179,7 @@ void Executor::lay_out(const std::vector<SequenceRows>& batch) {
     }
     for (size_t i = 0; i < packs_.size(); ++i) {
         const auto& spec = plan.packs[i];
-        packs_[i].reserve(
-            (size_t)activation_bytes(spec.kind, num_rows_of(spec.extent), ceil_div(spec.columns, kBlock)));
+        packs_[i].reserve((size_t)activation_bytes(spec.kind, num_rows_of(spec.extent), spec.columns));
     }
     const size_t assignments = (size_t)num_rows_of(Extent::routed);
     routing_.experts.resize(assignments);
@@ -265,7 +265,7 @@ Executor::Blocking Executor::blocking(const Phase& phase, int tokens, int batche
     b.group_tokens = tokens;
     int64_t largest = b.tiles;
     if (tokens > kernels_.tokens) {
-        const int64_t token_bytes = activation_bytes(info.activation, 1, m.blocks);
+        const int64_t token_bytes = activation_bytes(info.activation, 1, m.columns);
         b.group_tokens = (int)std::clamp<int64_t>(kGroupBytes / token_bytes, kernels_.tokens, kGroupTokens);
         b.group_tokens = b.group_tokens / kernels_.tokens * kernels_.tokens;
         largest = kPanelBytes / (m.blocks * info.tile_block_bytes) / halves;
@@ -460,7 +460,7 @@ void Executor::run_gated_linear(const Phase& phase, const Batch& batch, const Bl
     const int first_token = args.first_token, tokens = args.last_token - first_token;
     const float* const bias = args.bias;
     // Tiles, tokens and outputs counted from where the panel and the group begin.
-    args.x += activation_bytes(format_info(m.format).activation, first_token, m.blocks);
+    args.x += activation_bytes(format_info(m.format).activation, first_token, m.columns);
     args.first_token = 0, args.last_token = args.num_tokens = tokens;
     args.first_tile = 0, args.last_tile = tiles;
     args.rows = args.out_stride = tiles * kTileRows;
@@ -476,7 +476,7 @@ void Executor::run_gated_linear(const Phase& phase, const Batch& batch, const Bl
     const Op& activation = *phase.activate;
     for (int t = 0; t < tokens; ++t) {
         PackTarget target = pack_target(activation.pack, batch.first + first_token + t);
-        target.tile += activation_bytes(target.kind, target.width, first_column / kBlock);
+        target.tile += activation_bytes(target.kind, target.width, first_column);
         activate(activation, gates + t * args.rows, ups + t * args.rows, args.rows, target);
     }
 }
@@ -497,12 +497,13 @@ void Executor::activate(const Op& op, const float* gate, const float* up, int64_
 void Executor::activate_chunk(const Op& op, int chunk) {
     const PackSpec& spec = model_->plan().packs[op.pack];
     const int rows = num_rows_of(spec.extent), parts = column_parts(op.input.width, rows);
-    const int64_t blocks = ceil_div(spec.columns, kBlock), part = chunk % parts;
+    const int block = activation_info(spec.kind).columns;
+    const int64_t blocks = ceil_div(spec.columns, block), part = chunk % parts;
     const int64_t first = blocks * part / parts, last = blocks * (part + 1) / parts;
-    const int64_t offset = first * kBlock, columns = std::min(last * kBlock, spec.columns) - offset;
+    const int64_t offset = first * block, columns = std::min(last * block, spec.columns) - offset;
     for_rows_of_chunk(chunk / parts, rows, [&](int i) {
         PackTarget target = pack_target(op.pack, i);
-        target.tile += activation_bytes(spec.kind, target.width, first);
+        target.tile += activation_bytes(spec.kind, target.width, offset);
         activate(op, row(op.input, i) + offset, row(op.second, i) + offset, columns, target);
     });
 }

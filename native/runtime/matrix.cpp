@@ -9,7 +9,7 @@
 namespace inferno {
 namespace {
 
-// How one stored row becomes 32-column blocks of the target format.
+// How one stored row becomes blocks of the target format.
 struct RowSource {
     const uint8_t* bytes;
     int64_t columns;
@@ -19,8 +19,8 @@ struct RowSource {
         typename Source::Block out{};
         // Float rows need not end at a block: the rest of the last one is zero. Quantized rows do.
         const int64_t whole = sizeof(typename Source::Block);
-        const int64_t size = columns * whole / kBlock;
-        std::memcpy(&out, bytes + b * whole, (size_t)std::min(whole, size - b * whole));
+        const int64_t size = columns * whole / Source::kColumns;
+        std::memcpy(&out, bytes + b * whole, (size_t)std::clamp<int64_t>(size - b * whole, 0, whole));
         return out;
     }
 };
@@ -28,16 +28,21 @@ struct RowSource {
 template <class Target, class Source>
 void pack_row(const RowSource& source, int64_t blocks, int row, uint8_t* tile) {
     auto* out = (typename Target::TileBlock*)tile;
-    for (int64_t b = 0; b < blocks; ++b) {
-        const auto stored = source.block<Source>(b);
-        if constexpr (std::is_same_v<Target, Source>) {
-            Target::pack_row(stored, row, out[b]);
-        } else if constexpr (Target::kEncodes) {
-            float values[kBlock];
-            Source::decode(stored, values);
-            typename Target::Block block;
-            Target::encode(values, block);
-            Target::pack_row(block, row, out[b]);
+    if constexpr (std::is_same_v<Target, Source>) {
+        for (int64_t b = 0; b < blocks; ++b) Target::pack_row(source.block<Source>(b), row, out[b]);
+    } else if constexpr (Target::kEncodes) {
+        // As many columns at a time as both are whole blocks of.
+        constexpr int kStep = std::max(Source::kColumns, Target::kColumns);
+        static_assert(kStep % Source::kColumns == 0 && kStep % Target::kColumns == 0);
+        for (int64_t column = 0; column < blocks * Target::kColumns; column += kStep) {
+            float values[kStep];
+            for (int i = 0; i < kStep; i += Source::kColumns)
+                Source::decode(source.block<Source>((column + i) / Source::kColumns), values + i);
+            for (int i = 0; i < kStep; i += Target::kColumns) {
+                typename Target::Block block;
+                Target::encode(values + i, block);
+                Target::pack_row(block, row, out[(column + i) / Target::kColumns]);
+            }
         }
     }
 }
@@ -78,7 +83,7 @@ Matrix::Matrix(Format format, int64_t rows, int64_t columns)
     : format(format),
       rows(rows),
       columns(columns),
-      blocks(ceil_div(columns, kBlock)),
+      blocks(ceil_div(columns, format_info(format).columns)),
       tiles(ceil_div(rows, kTileRows)) {}
 
 void Matrix::place(uint8_t* storage) {
@@ -93,8 +98,8 @@ void Matrix::pack(ThreadPool& pool, int64_t first_row, int64_t num_rows, Format 
     check(rope_head_dim >= 0 && (rope_head_dim == 0 || (rope_head_dim % 2 == 0 && num_rows % rope_head_dim == 0)),
           "rotated rows are whole heads");
     const FormatInfo stored = format_info(source_format), target = format_info(format);
-    check(stored.activation == Activation::f32 || columns % kBlock == 0, "a stored row is whole blocks");
-    const int64_t row_bytes = columns * stored.block_bytes / kBlock;
+    check(stored.activation == Activation::f32 || columns % stored.columns == 0, "a stored row is whole blocks");
+    const int64_t row_bytes = columns * stored.block_bytes / stored.columns;
     check((int64_t)source_bytes == num_rows * row_bytes, "the stored bytes are the rows");
     check(source_format == format || target.encodes, "floats can be quantized to the matrix's format");
     const PackRow pack_row = choose(format, source_format);

@@ -21,7 +21,7 @@ struct Matrix {
     int64_t tile_bytes() const { return blocks * format_info(format).tile_block_bytes; }
 
     Format format;
-    int64_t rows, columns, blocks, tiles;  // blocks of 32 columns, tiles of 16 rows
+    int64_t rows, columns, blocks, tiles;  // blocks of the format's columns, tiles of 16 rows
     uint8_t* data = nullptr;               // (tiles, blocks) tile blocks; not owned
 };
 

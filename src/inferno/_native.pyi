@@ -18,9 +18,14 @@ def choose_isa(isa: str) -> str:
     The instruction set named, or the best for an empty name; an impossible one is InvalidOption.
     """
 
-def formats() -> list[tuple[str, str, int, int, bool]]:
+def activations() -> list[tuple[str, int, int]]:
     """
-    Weight formats: (name, activation, bytes of a stored block of 32, bytes of a packed block of 16 x 32, whether floats can be quantized to it).
+    What matrices read: (name, columns of a block, bytes of a token's block).
+    """
+
+def formats() -> list[tuple[str, str, int, int, int, bool]]:
+    """
+    Weight formats: (name, activation, columns of a block, bytes of a stored block, bytes of a packed block of 16 rows, whether floats can be quantized to it).
     """
 
 class ThreadPool:

@@ -31,17 +31,18 @@ PAGE_POSITIONS = 64  # kPagePositions in native/kernels/table.h
 
 
 class PackedFormat(NamedTuple):
-    """A format of the native core; bytes of a stored block of 32, and of a packed 16 x 32."""
+    """A format of the native core: the size of its blocks, as stored and packed by 16 rows."""
 
     name: str
-    activation: str  # what its matrices read: "q8" or "f32"
+    activation: str  # what its matrices read: "q8", "f32", …
+    columns: int  # of a block
     block_bytes: int
     tile_block_bytes: int
     encodes: bool  # floats can be quantized to it
 
     def packed_bytes(self, rows: int, columns: int) -> int:
-        """Return the bytes of a packed matrix, in whole tiles of 16 rows x 32 columns."""
-        return -(-rows // 16) * -(-columns // 32) * self.tile_block_bytes
+        """Return the bytes of a packed matrix, in whole tiles of 16 rows and whole blocks."""
+        return -(-rows // 16) * -(-columns // self.columns) * self.tile_block_bytes
 
 
 PACKED_FORMATS = {f.name: f for f in map(PackedFormat._make, _native.formats())}

@@ -35,15 +35,14 @@ def test_files_may_hold_what_kernels_can_multiply() -> None:
 
 @each_format
 def test_a_stored_block_has_one_size(format: str) -> None:
-    _, block_bytes, _, _ = NATIVE[format]
-    weights = 32
-    assert FORMATS[format].nbytes((weights,)) == block_bytes
-    assert quantization.row_bytes(format, weights) == block_bytes
+    _, columns, block_bytes, _, _ = NATIVE[format]
+    assert FORMATS[format].nbytes((columns,)) == block_bytes
+    assert quantization.row_bytes(format, columns) == block_bytes
 
 
 @each_format
 def test_packing_adds_nothing_to_a_block(format: str) -> None:
-    _, block_bytes, tile_block_bytes, _ = NATIVE[format]
+    _, _, block_bytes, tile_block_bytes, _ = NATIVE[format]
     assert tile_block_bytes == 16 * block_bytes
 
 

@@ -2,8 +2,8 @@
 //
 //            16 rows (lanes)                    K is never split and each output has one accumulator,
 //          +-----------------+                  so the float steps of an output are the same for any
-//  K/32    |  block 0        |  x  T tokens     number of tokens, threads or lanes (one arithmetic).
-//  blocks  |  block 1 ...    |
+//  blocks  |  block 0        |  x  T tokens     number of tokens, threads or lanes (one arithmetic).
+//  of K    |  block 1 ...    |
 //          +-----------------+
 //
 // Loop order: token tiles outside, the panel's row tiles inside: the panel (a few row tiles, chosen by
@@ -14,20 +14,11 @@
 
 namespace inferno {
 
-template <int T, Activation kKind>
-struct ActivationBlock {
-    using type = F32Block<T>;
-};
-template <int T>
-struct ActivationBlock<T, Activation::q8> {
-    using type = Q8Block<T>;
-};
-
 // R row tiles from `tile` on, T tokens from `token` on.
 template <class Isa, class Format, int T, int R>
 void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token) {
     using W = typename Format::TileBlock;
-    using X = typename ActivationBlock<T, Format::kActivation>::type;
+    using X = typename ActivationBlock<Format::kActivation, T>::type;
     const W* w = (const W*)a.tiles + tile * a.blocks;
     const X* xs = (const X*)x;
     // In memory and not in registers: for T > 2 they would not fit, and one load and store a block costs
@@ -83,7 +74,7 @@ void matmul(const MatmulArgs& a) {
     constexpr int T = Isa::kTokens, R = Isa::kTiles;
     // A single tile of tokens waits for memory, whatever its broadcasts cost: it reads one stream.
     if (a.num_tokens <= T) return matmul_tokens<Isa, Format, T, 1>(a, a.x, 0, a.num_tokens);
-    const int64_t bytes = activation_bytes(Format::kActivation, 1, a.blocks);
+    const int64_t bytes = activation_bytes(Format::kActivation, 1, a.blocks * Format::kColumns);
     for (int token = a.first_token; token < a.last_token; token += T) {
         const int width = a.num_tokens - token < T ? a.num_tokens - token : T;
         matmul_tokens<Isa, Format, T, R>(a, a.x + token * bytes, token, width);
@@ -96,7 +87,7 @@ void unpack_row(const uint8_t* tiles, int64_t blocks, int64_t row, float* out) {
     for (int64_t b = 0; b < blocks; ++b) {
         typename Format::Block block;
         Format::unpack_row(tile[b], (int)(row % kTileRows), block);
-        Format::decode(block, out + b * kBlock);
+        Format::decode(block, out + b * Format::kColumns);
     }
 }
 

@@ -50,9 +50,9 @@ def demand(engine: Engine) -> Demand:
     return Demand(
         sum(PACKED_FORMATS[m.format].packed_bytes(m.rows, m.columns) for m in products),
         engine.memory.kv_cache_per_token,
-        sum(count for kind, count in body if kind == "q8"),
+        sum(count for kind, count in body if kind != "f32"),
         sum(count for kind, count in body if kind == "f32"),
-        head[1] if head[0] == "q8" else 0,
+        head[1] if head[0] != "f32" else 0,
         head[1] if head[0] == "f32" else 0,
     )
 

@@ -25,7 +25,7 @@ _ACTIVATIONS = ("silu_mul", "gelu_mul", "clamped_swiglu")
 def emit(tensors: list[Tensor], format_of: FormatOf, activation_of: Mapping[str, str]) -> Program:
     """Write the operations that compute the last of `tensors`.
 
-    `activation_of`: what a matrix of a format reads, "q8" or "f32".
+    `activation_of`: what a matrix of a format reads: "q8", "f32", …
     """
     return _Emitter(format_of, activation_of).run(tensors)
 

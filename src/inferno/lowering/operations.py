@@ -1,6 +1,6 @@
 """The plan as Python holds it: operations on values, before values have buffers.
 
-Values are float rows, or activations packed for the matrices that read them ("q8" or "f32").
+Values are float rows, or activations packed for the matrices that read them ("q8", "f32", …).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from inferno.graph import Parameter, Rope
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """(rows, columns) of the kind "rows", "q8" or "f32".
+    """(rows, columns) of the kind "rows" or packed ("q8", "f32", …).
 
     `extent` says what there is a row for: "tokens", "selected" (those with logits), or "routed"
     (each expert of each token).
