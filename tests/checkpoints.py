@@ -195,6 +195,13 @@ def tiny_config(
     )
 
 
+def sizes_for(format: str) -> dict[str, int]:
+    """Return options of `tiny_config` that make rows whole blocks of a format."""
+    if quantization.COLUMNS[format] < 256:
+        return {}
+    return {"hidden": 256, "intermediate": 256, "heads": 4, "head_dim": 64, "layers": 1}
+
+
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:
     """List every tensor of a model with its shape, under Hugging Face's names."""
     hidden, intermediate = config.hidden_size, config.intermediate_size
@@ -435,6 +442,27 @@ def rotated_heads(config: Config, name: str) -> int:
     return int(config.num_key_value_heads) if ".k_proj." in name else 0
 
 
+# llama.cpp's LLAMA_FTYPE numbers, of mixes where a format has no file type of its own.
+FILE_TYPES = {
+    "f32": 0,
+    "f16": 1,
+    "bf16": 32,
+    "q4_0": 2,
+    "q4_1": 3,
+    "q5_0": 8,
+    "q5_1": 9,
+    "q8_0": 7,
+    "q2_k": 10,
+    "q3_k": 12,
+    "q4_k": 15,
+    "q5_k": 17,
+    "q6_k": 18,
+    "iq4_nl": 25,
+    "iq4_xs": 30,
+    "mxfp4": 38,
+}
+
+
 def gguf_llama(
     path: Path,
     config: Config,
@@ -456,9 +484,8 @@ def gguf_llama(
     import gguf
 
     writer = gguf.GGUFWriter(path, config.model_type, split_max_tensors=split_max_tensors)
-    file_types = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "bf16": 32}
     writer.add_name(f"tiny {config.model_type}")
-    writer.add_file_type(file_types[format])
+    writer.add_file_type(FILE_TYPES[format])
     writer.add_quantization_version(2)
     add_hyperparameters(writer, config)
     if tokenizer == "gpt2":
@@ -481,10 +508,14 @@ def gguf_llama(
         stored = "f32" if values.ndim == 1 else format
         for piece, chosen in (formats or {}).items():
             stored = chosen if piece in name else stored
-        if stored.startswith("q") and values.shape[-1] % 32:
+        if values.shape[-1] % quantization.COLUMNS[stored]:
             stored = "f16"
         kind = gguf.GGMLQuantizationType[stored.upper()]
-        data = gguf.quants.quantize(np.ascontiguousarray(values), kind)
+        data = quantization.quantize(stored, values)
+        if stored in ("f32", "f16"):
+            data = data.view("<f4" if stored == "f32" else "<f2").reshape(values.shape)
+        else:
+            data = data.reshape(*values.shape[:-1], -1)
         writer.add_tensor(gguf_name(name), data, raw_dtype=kind)
     writer.write_header_to_file()
     files = writer.format_shard_names(path)

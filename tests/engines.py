@@ -23,7 +23,12 @@ Floats = npt.NDArray[np.float32]
 def tiny_gguf(
     path: Path, model_type: str = "llama", *, format: str = "f32", seed: int = 0, **options: Any
 ) -> Path:
-    """Write a random model; `options` are those of `checkpoints.tiny_config`."""
+    """Write a random model; `options` are those of `checkpoints.tiny_config`.
+
+    Rows are whole blocks of `format`, unless `hidden` is given.
+    """
+    if "hidden" not in options:
+        options = {**checkpoints.sizes_for(format), **options}
     config = checkpoints.tiny_config(model_type, **options)
     return checkpoints.gguf_llama(
         path, config, checkpoints.random_tensors(config, seed), format=format

@@ -69,6 +69,11 @@ INFERNO_INLINE bf16 f32_to_bf16(float x) {
     return (bf16)((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
 }
 
+// 2^(exponent - 128): half of an E8M0 scale, whose two smallest are subnormal.
+INFERNO_INLINE float half_power_of_two(uint8_t exponent) {
+    return float_of(exponent < 2 ? 0x00200000u << exponent : (uint32_t)(exponent - 1) << 23);
+}
+
 INFERNO_INLINE int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 INFERNO_INLINE int64_t ceil_div(int64_t n, int64_t d) { return (n + d - 1) / d; }

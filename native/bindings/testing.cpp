@@ -339,11 +339,11 @@ std::vector<double> time_attention(const std::string& isa, ThreadPool& pool, con
 std::vector<double> time_pack(const std::string& isa, ThreadPool& pool, const std::string& op, const std::string& kind,
                               const FloatArray& x, const FloatArray& other, int calls, int runs) {
     const KernelTable& kernels = choose_kernels(isa);
-    const int64_t columns = (int64_t)x.size(), blocks = ceil_div(columns, kBlock);
-    const Activation activation = kind == "q8" ? Activation::q8 : Activation::f32;
+    const int64_t columns = (int64_t)x.size();
+    const Activation activation = activation_named(kind);
     const std::vector<float> values = with_slack(x.data(), x.size()), more = with_slack(other.data(), other.size());
     std::vector<std::vector<uint8_t>> out((size_t)pool.size(),
-                                          std::vector<uint8_t>((size_t)activation_bytes(activation, 1, blocks)));
+                                          std::vector<uint8_t>((size_t)activation_bytes(activation, 1, columns)));
     return timed(pool, calls, runs, [&](int thread) {
         const PackTarget to{activation, out[thread].data(), 0, 1};
         if (op == "pack") kernels.pack(values.data(), columns, to);

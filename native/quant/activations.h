@@ -1,19 +1,30 @@
 // What a matrix kernel reads on its right-hand side: the tokens of one register tile, side by side.
 //
-// A tile of T tokens (T = 1 .. Isa::kTokens) and K columns is K/32 blocks, each block
-//   q8:   int8 q[T][32] | f32 scale[T] | i32 bias[T] | f32 sum[T]        44 T bytes
-//   f32:  f32 x[T][32]                                                  128 T bytes
-// so a kernel needs one base pointer and constant offsets. K is padded to 32 with zeros.
-//   scale = amax/127 over the 32 values, q = round(x * 127/amax), to even on ties
-//   bias  = -8 * sum(q): removes the +8 of Q4_0's stored nibbles as a start value
+// A tile of T tokens (T = 1 .. Isa::kTokens) is blocks of 32 or 256 columns, each block
+//   f32:   f32 x[T][32]                                                       128 T bytes
+//   q8:    int8 q[T][32] | f32 scale[T] | i32 bias[T] | f32 sum[T]             44 T bytes
+//   q8_k:  int8 q[T][256] | f32 scale[T] | i16 sums16[T][16] | i16 sums32[T][8]   308 T bytes
+// so a kernel needs one base pointer and constant offsets. Columns are padded to a block with zeros.
+//   scale = amax/127 over the block's values, q = round(x * 127/amax), to even on ties
+//   bias  = -8 * sum(q): removes the offset of unsigned codes as a start value (+8 in Q4_0)
 //   sum   = scale * sum(q), one rounding: multiplies the minimum of formats that have one
+//   sums16, sums32 = -sum(q) of each 16 and 32 columns: for the offsets and minima of sub-blocks, which
+//           an int16 multiply-add takes in pairs. Four in a row stand in the order 0, 2, 1, 3: the even
+//           bytes of a lane's four scales, then the odd ones (Isa::even_bytes).
 #pragma once
 #include "base/numeric.h"
 
 namespace inferno {
 
-constexpr int kBlock = 32;     // columns a block, and what rows of floats are padded to
-constexpr int kTileRows = 16;  // weight rows a tile: one virtual lane each
+constexpr int kBlock = 32;        // columns a block, and what rows of floats are padded to
+constexpr int kSuperBlock = 256;  // columns a block of the K-quants
+constexpr int kTileRows = 16;     // weight rows a tile: one virtual lane each
+
+template <int T>
+struct F32Block {
+    static constexpr int kColumns = kBlock;
+    float x[T][kBlock];
+};
 
 template <int T>
 struct Q8Block {
@@ -26,15 +37,23 @@ struct Q8Block {
 static_assert(sizeof(Q8Block<1>) == 44 && sizeof(Q8Block<4>) == 176);
 
 template <int T>
-struct F32Block {
-    static constexpr int kColumns = kBlock;
-    float x[T][kBlock];
+struct Q8KBlock {
+    static constexpr int kColumns = kSuperBlock;
+    int8_t q[T][kSuperBlock];
+    float scale[T];
+    int16_t sums16[T][16];
+    int16_t sums32[T][8];
 };
+static_assert(sizeof(Q8KBlock<1>) == 308 && sizeof(Q8KBlock<4>) == 1232);
+
+// Where the sum of sub-block `i` stands.
+INFERNO_INLINE int paired(int i) { return (i & ~3) | (i & 1) << 1 | (i >> 1 & 1); }
 
 // The list of kinds, each with its block of T tokens.
 #define INFERNO_ACTIVATIONS(X) \
     X(f32, F32Block)           \
-    X(q8, Q8Block)
+    X(q8, Q8Block)             \
+    X(q8_k, Q8KBlock)
 
 enum class Activation : uint8_t {
 #define X(kind, Block) kind,

@@ -2,8 +2,18 @@
 // its header, included here, and one line.
 #pragma once
 #include "quant/floats.h"
+#include "quant/iq4_nl.h"
+#include "quant/iq4_xs.h"
+#include "quant/mxfp4.h"
+#include "quant/q2_k.h"
+#include "quant/q3_k.h"
 #include "quant/q4_0.h"
 #include "quant/q4_1.h"
+#include "quant/q4_k.h"
+#include "quant/q5_0.h"
+#include "quant/q5_1.h"
+#include "quant/q5_k.h"
+#include "quant/q6_k.h"
 #include "quant/q8_0.h"
 
 #define INFERNO_FORMATS(X) \
@@ -12,7 +22,17 @@
     X(BF16, bf16)          \
     X(Q8_0, q8_0)          \
     X(Q4_0, q4_0)          \
-    X(Q4_1, q4_1)
+    X(Q4_1, q4_1)          \
+    X(Q5_0, q5_0)          \
+    X(Q5_1, q5_1)          \
+    X(Q2_K, q2_k)          \
+    X(Q3_K, q3_k)          \
+    X(Q4_K, q4_k)          \
+    X(Q5_K, q5_k)          \
+    X(Q6_K, q6_k)          \
+    X(IQ4_NL, iq4_nl)      \
+    X(IQ4_XS, iq4_xs)      \
+    X(MXFP4, mxfp4)
 
 namespace inferno {
 

@@ -6,7 +6,7 @@
 // so 64 bytes at [m] are 16 rows x 4 consecutive columns: each row owns a 32-bit lane, and a lane's
 // dot product with 4 activations needs no shuffle and no horizontal sum.
 #pragma once
-#include "quant/activations.h"
+#include "quant/codes.h"
 
 namespace inferno {
 
@@ -22,35 +22,55 @@ INFERNO_INLINE void unpack_nibbles(const NibbleTile& tile, int row, uint8_t* sou
     for (int m = 0; m < 4; ++m) std::memcpy(source + 4 * m, tile.codes[m][row], 4);
 }
 
-// sum[r][t] = per row of row tile r, start[t] + sum over the block of code * q, where an ISA can start its sums
-// for free (the others add `start` at the end: Isa::nibble_total is given it too). Groups of four columns
-// outermost, so that each broadcast of four activations serves every row.
-template <class Isa, int T, int R, class TileBlock>
-INFERNO_INLINE void dot_nibble_block(const TileBlock* const (&w)[R], const Q8Block<T>& x, const int32_t (&start)[T],
-                                     typename Isa::NibbleSum (&sum)[R][T]) {
-#pragma GCC unroll 16
-    for (int t = 0; t < T; ++t)
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) sum[r][t] = Isa::nibble_sum(start[t]);
-#pragma GCC unroll 4
-    for (int m = 0; m < 4; ++m) {
-        typename Isa::Bytes low[R], high[R];
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-            const auto bytes = Isa::load_bytes(&w[r]->nibbles.codes[m][0][0]);
-            low[r] = Isa::low_nibbles(bytes);
-            high[r] = Isa::high_nibbles(bytes);
+// The codes of line m, as quant/codes.h wants them.
+template <class Isa>
+INFERNO_INLINE void load_nibbles(const NibbleTile& tile, int m, typename Isa::Bytes& low, typename Isa::Bytes& high) {
+    const auto bytes = Isa::load_bytes(&tile.codes[m][0][0]);
+    low = Isa::field(bytes, 0, 0x0F);
+    high = Isa::field(bytes, 4, 0x0F);
+}
+
+// The fifth bits of 32 columns: bit j of a row's word for column j, as ggml stores them; in the tile bit g
+// of byte i for column 4g + i. One shift and one mask then bring the bits of four columns to their codes.
+struct FifthBitTile {
+    uint8_t bits[kTileRows][4];
+};
+
+INFERNO_INLINE void pack_fifth_bits(const uint8_t* source, int row, FifthBitTile& tile) {
+    for (int i = 0; i < 4; ++i) {
+        uint8_t byte = 0;
+        for (int g = 0; g < 8; ++g) {
+            const int column = 4 * g + i;
+            byte |= (source[column / 8] >> column % 8 & 1) << g;
         }
-#pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) {
-            const auto first = Isa::broadcast(&x.q[t][4 * m]);
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) Isa::dot_nibbles(sum[r][t], low[r], first);
-            const auto second = Isa::broadcast(&x.q[t][16 + 4 * m]);
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) Isa::dot_nibbles(sum[r][t], high[r], second);
-        }
+        tile.bits[row][i] = byte;
     }
+}
+
+INFERNO_INLINE void unpack_fifth_bits(const FifthBitTile& tile, int row, uint8_t* source) {
+    std::memset(source, 0, 4);
+    for (int column = 0; column < 32; ++column)
+        source[column / 8] |= (tile.bits[row][column % 4] >> column / 4 & 1) << column % 8;
+}
+
+// The code of column j of a stored row, and a stored row of 32 codes.
+INFERNO_INLINE int five_bits(const uint8_t* nibbles, const uint8_t* fifth_bits, int j) {
+    return (nibbles[j % 16] >> (j < 16 ? 0 : 4) & 15) | (fifth_bits[j / 8] >> j % 8 & 1) << 4;
+}
+INFERNO_INLINE void store_five_bits(const uint8_t* codes, uint8_t* nibbles, uint8_t* fifth_bits) {
+    std::memset(fifth_bits, 0, 4);
+    for (int j = 0; j < 16; ++j) nibbles[j] = (uint8_t)((codes[j] & 15) | codes[j + 16] << 4);
+    for (int j = 0; j < 32; ++j) fifth_bits[j / 8] |= (uint8_t)(codes[j] >> 4 << j % 8);
+}
+
+// Codes of five bits: nibbles with their fifth bits.
+template <class Isa>
+INFERNO_INLINE void load_five_bits(const NibbleTile& tile, const FifthBitTile& fifth, int m, typename Isa::Bytes& low,
+                                   typename Isa::Bytes& high) {
+    load_nibbles<Isa>(tile, m, low, high);
+    const auto bits = Isa::load_bytes(&fifth.bits[0][0]);
+    low = Isa::merge(low, bits, m - 4, 0x10);  // from bit m to bit 4
+    high = Isa::merge(high, bits, m, 0x10);    // from bit 4 + m
 }
 
 }  // namespace inferno

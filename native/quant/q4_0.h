@@ -11,6 +11,7 @@ struct Q4_0 {
     static constexpr int kColumns = kBlock;
     static constexpr Activation kActivation = Activation::q8;
     static constexpr bool kEncodes = true;
+    static constexpr int kLargestCode = 15, kOffset = 8;
 
     struct Block {
         f16 scale;
@@ -35,14 +36,15 @@ struct Q4_0 {
     // The value of largest magnitude keeps its sign and maps to -8 exactly, so it is never clipped
     // (llama.cpp's rule; max/8 clips half of all blocks' largest weight by an eighth).
     INFERNO_INLINE void encode(const float* w, Block& out) {
-        float largest = 0.0f, signed_largest = 0.0f;
+        float largest = 0.0f, signed_largest = w[0];
         for (int j = 0; j < kBlock; ++j) {
             const float magnitude = w[j] < 0 ? -w[j] : w[j];
             if (magnitude > largest) largest = magnitude, signed_largest = w[j];
         }
         const float d = signed_largest / -8.0f, inverse = d != 0 ? 1.0f / d : 0.0f;
         out.scale = f32_to_f16(d);
-        for (int j = 0; j < 16; ++j) out.nibbles[j] = (uint8_t)(code(w[j] * inverse) | code(w[j + 16] * inverse) << 4);
+        const auto code = [&](int j) { return clamped_code(w[j] * inverse + 8.5f, 15); };
+        for (int j = 0; j < 16; ++j) out.nibbles[j] = (uint8_t)(code(j) | code(j + 16) << 4);
     }
 
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
@@ -54,28 +56,17 @@ struct Q4_0 {
         unpack_nibbles(tile.nibbles, row, out.nibbles);
     }
 
-    // acc[r][t] += scale_w * scale_x * (sum(nibble * q) - 8 sum(q)): one rounding for the product of the
-    // scales, one for the fused multiply-add.
-    template <class Isa, int T, int R>
-    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
-        typename Isa::NibbleSum sum[R][T];
-        dot_nibble_block<Isa>(w, x, x.bias, sum);
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-            const auto scale = Isa::load_f16(w[r]->scale);
-#pragma GCC unroll 16
-            for (int t = 0; t < T; ++t) {
-                const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
-                const auto total = Isa::nibble_total(sum[r][t], x.bias[t]);
-                Isa::store(acc[r][t], Isa::fma(total, product, Isa::load(acc[r][t])));
-            }
-        }
+    template <class Isa>
+    INFERNO_INLINE void codes(const TileBlock& w, int m, typename Isa::Bytes& low, typename Isa::Bytes& high) {
+        load_nibbles<Isa>(w.nibbles, m, low, high);
     }
 
-private:
-    INFERNO_INLINE int code(float scaled) {
-        const float c = scaled + 8.5f;
-        return c >= 15.0f ? 15 : c >= 0.0f ? (int)c : 0;  // NaN: 0
+    // acc[r][t] += scale_w * scale_x * sum((nibble - 8) * q).
+    template <class Isa, int T, int R>
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
+        typename Isa::I32 total[R][T];
+        dot_unsigned_block<Isa, Q4_0>(w, x, total);
+        add_scaled<Isa>(total, x, acc, [&](int r) { return Isa::load_f16(w[r]->scale); });
     }
 };
 

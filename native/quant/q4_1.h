@@ -10,6 +10,7 @@ struct Q4_1 {
     static constexpr int kColumns = kBlock;
     static constexpr Activation kActivation = Activation::q8;
     static constexpr bool kEncodes = false;
+    static constexpr int kLargestCode = 15, kOffset = 0;
 
     struct Block {
         f16 scale, minimum;
@@ -42,22 +43,19 @@ struct Q4_1 {
         unpack_nibbles(tile.nibbles, row, out.nibbles);
     }
 
+    template <class Isa>
+    INFERNO_INLINE void codes(const TileBlock& w, int m, typename Isa::Bytes& low, typename Isa::Bytes& high) {
+        load_nibbles<Isa>(w.nibbles, m, low, high);
+    }
+
     // acc[r][t] += scale_w * scale_x * sum(code * q), then += minimum * (scale_x * sum(q)).
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
-        typename Isa::NibbleSum sum[R][T];
-        constexpr int32_t kNoBias[T] = {};
-        dot_nibble_block<Isa>(w, x, kNoBias, sum);
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-            const auto scale = Isa::load_f16(w[r]->scale), minimum = Isa::load_f16(w[r]->minimum);
-#pragma GCC unroll 16
-            for (int t = 0; t < T; ++t) {
-                const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
-                const auto a = Isa::fma(Isa::nibble_total(sum[r][t], 0), product, Isa::load(acc[r][t]));
-                Isa::store(acc[r][t], Isa::fma(minimum, Isa::splat(x.sum[t]), a));
-            }
-        }
+        typename Isa::I32 total[R][T];
+        dot_unsigned_block<Isa, Q4_1>(w, x, total);
+        add_scaled_and_minimum<Isa>(
+            total, x, acc, [&](int r) { return Isa::load_f16(w[r]->scale); },
+            [&](int r) { return Isa::load_f16(w[r]->minimum); });
     }
 };
 

@@ -1,6 +1,6 @@
 // Q8_0: 32 weights as int8 with one f16 scale, 8.5 bits a weight. Source of the block: ggml's block_q8_0.
 #pragma once
-#include "quant/activations.h"
+#include "quant/codes.h"
 
 namespace inferno {
 
@@ -55,35 +55,18 @@ struct Q8_0 {
         for (int g = 0; g < 8; ++g) std::memcpy(out.codes + 4 * g, tile.codes[g][row], 4);
     }
 
+    template <class Isa>
+    INFERNO_INLINE void codes(const TileBlock& w, int m, typename Isa::Bytes& low, typename Isa::Bytes& high) {
+        low = Isa::load_bytes(&w.codes[m][0][0]);
+        high = Isa::load_bytes(&w.codes[4 + m][0][0]);
+    }
+
     // acc[r][t] += scale_w * scale_x * sum(code * q).
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
-        typename Isa::ByteSum sum[R][T];
-#pragma GCC unroll 16
-        for (int t = 0; t < T; ++t)
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) sum[r][t] = Isa::byte_sum(x.bias[t]);
-#pragma GCC unroll 8
-        for (int g = 0; g < 8; ++g) {
-            typename Isa::SignedBytes bytes[R];
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) bytes[r] = Isa::signed_bytes(Isa::load_bytes(&w[r]->codes[g][0][0]));
-#pragma GCC unroll 16
-            for (int t = 0; t < T; ++t) {
-                const auto four = Isa::broadcast(&x.q[t][4 * g]);
-#pragma GCC unroll 4
-                for (int r = 0; r < R; ++r) Isa::dot_bytes(sum[r][t], bytes[r], four);
-            }
-        }
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-            const auto scale = Isa::load_f16(w[r]->scale);
-#pragma GCC unroll 16
-            for (int t = 0; t < T; ++t) {
-                const auto product = Isa::mul(scale, Isa::splat(x.scale[t]));
-                Isa::store(acc[r][t], Isa::fma(Isa::byte_total(sum[r][t]), product, Isa::load(acc[r][t])));
-            }
-        }
+        typename Isa::I32 total[R][T];
+        dot_signed_block<Isa, Q8_0>(w, x, total);
+        add_scaled<Isa>(total, x, acc, [&](int r) { return Isa::load_f16(w[r]->scale); });
     }
 };
 

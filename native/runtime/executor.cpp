@@ -407,7 +407,7 @@ MatmulArgs Executor::matmul_args(const Op& op, const Batch& batch, const Blockin
     args.rows = m.rows;
     args.first_tile = panel * b.panel_tiles;
     args.last_tile = std::min(args.first_tile + b.panel_tiles, b.tiles);
-    args.x = packs_[op.pack].data() + activation_bytes(model_->plan().packs[op.pack].kind, batch.first, m.blocks);
+    args.x = packs_[op.pack].data() + activation_bytes(model_->plan().packs[op.pack].kind, batch.first, m.columns);
     args.first_token = (int)(piece % b.groups) * b.group_tokens;
     args.num_tokens = batch.tokens;
     args.last_token = std::min(args.first_token + b.group_tokens, args.num_tokens);

@@ -43,7 +43,19 @@ def test_a_stored_block_has_one_size(format: str) -> None:
 @each_format
 def test_packing_adds_nothing_to_a_block(format: str) -> None:
     _, _, block_bytes, tile_block_bytes, _ = NATIVE[format]
-    assert tile_block_bytes == 16 * block_bytes
+    unpacked_scales = 2 if format == "iq4_xs" else 0
+    assert tile_block_bytes == 16 * (block_bytes + unpacked_scales)
+
+
+@each_format
+def test_the_halves_of_a_block_are_known(format: str) -> None:
+    assert FORMATS[format].halves == quantization.HALVES.get(format, ())
+
+
+def test_a_block_of_weights_is_a_block_of_activations_or_more() -> None:
+    kinds = {name: columns for name, columns, _ in _native.activations()}
+    for activation, columns, *_ in NATIVE.values():
+        assert columns == kinds[activation]
 
 
 def test_weights_can_become_what_floats_are_quantized_to() -> None:

@@ -13,6 +13,7 @@ ISAS: list[str] = _native.isas()
 FORMATS: list[str] = [name for name, *_ in _native.formats()]
 ENCODABLE: list[str] = [name for name, *_, encodes in _native.formats() if encodes]
 FLOAT_FORMATS: list[str] = [name for name, kind, *_ in _native.formats() if kind == "f32"]
+BLOCKS: dict[str, int] = {name: columns for name, _, columns, *_ in _native.formats()}
 BLOCK_FORMATS: list[str] = [name for name in FORMATS if name not in FLOAT_FORMATS]
 
 each_format_and_isa = pytest.mark.parametrize(
@@ -26,7 +27,19 @@ Floats = npt.NDArray[np.float32]
 
 def columns_of(format: str) -> list[int]:
     """List numbers of columns: whole blocks, and for float formats around and between them too."""
+    if block_of(format) > 32:
+        return [256, 512, 768]
     return [32, 64, 96, 160] + ([1, 7, 31, 33, 172] if format in FLOAT_FORMATS else [])
+
+
+def block_of(format: str) -> int:
+    """Return the columns of a block."""
+    return BLOCKS[format]
+
+
+def whole(format: str, columns: int) -> int:
+    """Return as many columns, or as many more as make blocks whole."""
+    return -(-columns // BLOCKS[format]) * BLOCKS[format]
 
 
 def floats(seed: int, *shape: int) -> Floats:
@@ -56,14 +69,17 @@ def hostile_weights(format: str, seed: int, rows: int, columns: int) -> Bytes:
     if format == "bf16":
         magnitudes = rng.integers(0, 0x5000, count)  # up to 2^33: no sum overflows
         return (magnitudes | rng.integers(0, 2, count) << 15).astype("<u2").view(np.uint8)
-    blocks = count // quantization.BLOCK
-    size = quantization.BLOCK_BYTES[format] - {"q4_1": 4}.get(format, 2)
-    codes = rng.integers(0, 256, (blocks, size), np.uint8)
+    count //= BLOCKS[format]
+    blocks = rng.integers(0, 256, (count, quantization.BLOCK_BYTES[format]), np.uint8)
     # All nibbles 0, all 15, halves of each; as int8: 0, -1, 15, -16; and -128, 127.
     bytes = np.array([0x00, 0xFF, 0x0F, 0xF0, 0x80, 0x7F, 0x81], np.uint8)
-    codes = np.where(rng.random((blocks, 1)) < 0.6, rng.choice(bytes, (blocks, 1)), codes)
-    facts = rng.choice(np.array(HALVES, "<u2"), (blocks, 2 if format == "q4_1" else 1))
-    return np.concatenate([facts.view(np.uint8), codes], axis=1).reshape(-1)
+    blocks = np.where(rng.random((count, 1)) < 0.6, rng.choice(bytes, (count, 1)), blocks)
+    for offset in quantization.HALVES[format]:
+        halves = rng.choice(np.array(HALVES, "<u2"), (count, 1)).view(np.uint8)
+        blocks[:, offset : offset + 2] = halves
+    if format == "mxfp4":  # exponents: subnormal scales, the smallest normal one, 1/2, 1, large
+        blocks[:, 0] = rng.choice(np.array([0, 1, 2, 3, 127, 128, 140], np.uint8), count)
+    return blocks.reshape(-1)
 
 
 def hostile_activations(seed: int, tokens: int, columns: int) -> Floats:

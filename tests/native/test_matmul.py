@@ -1,8 +1,9 @@
 """Matrix products: every ISA equals a replay of the arithmetic in numpy, bit for bit.
 
-The replay: a block of 32 columns gives each output one exact integer, which one fused multiply-add
-joins to the output's only accumulator, blocks in order (formats of floats: one chain of fused
-multiply-adds a block). Nothing in it knows tiles, lanes or the number of tokens.
+The replay: a block of columns gives each output one exact integer, which one fused multiply-add
+joins to the output's only accumulator, and a second one what its minima come to, blocks in order
+(formats of floats: one chain of fused multiply-adds a block). Nothing in it knows tiles, lanes or
+the number of tokens.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ def pad(x: Floats) -> Floats:
 def replay(format: str, data: samples.Bytes, rows: int, x: Floats) -> Floats:
     """Multiply stored weights (rows, columns) with x (tokens, columns): (tokens, rows)."""
     tokens, columns = x.shape
-    blocks = -(-columns // BLOCK)
     acc = np.zeros((tokens, rows), np.float32)
     if format not in BLOCK_FORMATS:
+        blocks = -(-columns // BLOCK)
         w, x = pad(quantization.dequantize(format, data, (rows, columns))), pad(x)
         for b in range(blocks):
             total = np.zeros_like(acc)
@@ -44,14 +45,18 @@ def replay(format: str, data: samples.Bytes, rows: int, x: Floats) -> Floats:
                 total = fma(w[None, :, k], x[:, k, None], total)
             acc = acc + total
         return acc
-    codes, d, m = quantization.unpack(format, data)
-    d, m = d.reshape(rows, blocks), m.reshape(rows, blocks)
-    q, scales, sums = quantization.quantize_activations(x)
-    dots = ops.block_dots(codes.reshape(rows, columns), q).astype(np.float32)  # exact: below 2^24
-    for b in range(blocks):
-        acc = fma(dots[:, :, b], d[None, :, b] * scales[:, b, None], acc)
-        if format == "q4_1":
-            acc = fma(m[None, :, b], (scales[:, b] * sums[:, b].astype(np.float32))[:, None], acc)
+    b = ops.block_sums(format, data, rows, x)
+    weighted = b.weighted.astype(np.float32)  # one rounding if it is 2^24 or more
+    for i in range(b.d.shape[1]):
+        acc = fma(weighted[:, :, i], b.d[None, :, i] * b.scales[:, i, None], acc)
+        if not b.has_minima:
+            continue
+        if samples.block_of(format) > BLOCK:
+            offsets = b.offsets[:, :, i].astype(np.float32)
+            acc = fma(offsets, b.m[None, :, i] * b.scales[:, i, None], acc)
+        else:  # the minimum of each row, times the sum of each token
+            offsets = b.offsets[:, :1, i].astype(np.float32)
+            acc = fma(b.m[None, :, i], b.scales[:, i, None] * offsets, acc)
     return acc
 
 
@@ -102,7 +107,7 @@ def test_a_product_by_hand(pool, isa: str) -> None:
 @pytest.mark.parametrize("seed", range(4))
 @each_format_and_isa
 def test_extreme_blocks_equal_the_replay(pool, format: str, isa: str, seed: int) -> None:
-    rows, tokens, columns = 33, 9, 320
+    rows, tokens, columns = 33, 9, samples.whole(format, 320)
     data = samples.hostile_weights(format, seed, rows, columns)
     x = samples.hostile_activations(seed, tokens, columns)
     expected = replay(format, data, rows, x)
@@ -119,29 +124,57 @@ def test_extreme_blocks_equal_the_replay(pool, format: str, isa: str, seed: int)
         ("q4_0", 0xFF, 7),
         ("q4_1", 0x00, 0),
         ("q4_1", 0xFF, 15),
+        ("q5_0", 0x00, -16),
+        ("q5_0", 0xFF, 15),
+        ("q5_1", 0xFF, 31),
         ("q8_0", 0x80, -128),
         ("q8_0", 0x7F, 127),
+        ("iq4_nl", 0x00, -127),
+        ("iq4_nl", 0xFF, 113),
+        ("mxfp4", 0x77, 6),
+        ("mxfp4", 0xFF, -6),
     ],
 )
 def test_the_largest_integer_sums_are_exact(
     pool, isa: str, format: str, fill: int, code: int, sign: int
 ) -> None:
-    # int16 holds 8 x 2 x 15 x 127 of nibbles, or 2 x 128 x 127 of bytes: these are at the edge.
+    # int16 holds 8 x 2 x 15 x 127 of nibbles, 4 x 2 x 31 x 127 of five bits, or 2 x 128 x 127 of
+    # bytes: these are at the edge.
     columns = 128
     block = np.full(quantization.BLOCK_BYTES[format], fill, np.uint8)
     block[:2] = np.array([1], "<f2").view(np.uint8)
-    if format == "q4_1":
+    if format.endswith("_1"):
         block[2:4] = 0
+    if format == "mxfp4":
+        block[0], block[1] = 127, fill
     data = np.tile(block, 16 * columns // BLOCK)
     x = np.full((5, columns), sign * 127, np.float32)
     expected = np.full((5, 16), float(code * sign * 127 * columns), np.float32)
     assert_same_bits(multiply(isa, pool, format, data, 16, x) + np.float32(0), expected)
 
 
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("fill", [0x00, 0xFF, 0x7F, 0x80])
+@pytest.mark.parametrize("format", quantization.SUPER_FORMATS)
+def test_the_largest_sums_of_super_blocks_are_exact(
+    pool, isa: str, format: str, fill: int, sign: int
+) -> None:
+    # Scales and codes at their ends; in q6_k 256 x 128 x 63 x 127 need 29 bits.
+    columns = 512
+    block = np.full(quantization.BLOCK_BYTES[format], fill, np.uint8)
+    for offset in quantization.HALVES[format]:
+        block[offset : offset + 2] = np.array([1], "<f2").view(np.uint8)
+    data = np.tile(block, 16 * columns // 256)
+    x = np.full((5, columns), sign * 127, np.float32)
+    assert_same_bits(multiply(isa, pool, format, data, 16, x), replay(format, data, 16, x))
+
+
 @each_format_and_isa
 def test_huge_activations_do_not_overflow(pool, format: str, isa: str) -> None:
-    data = samples.weights(format, 3, 17, 96)
-    x = samples.floats(4, 5, 96) * np.float32(1e30)
+    columns = samples.whole(format, 96)
+    data = samples.weights(format, 3, 17, columns)
+    x = samples.floats(4, 5, columns) * np.float32(1e30)
     actual = multiply(isa, pool, format, data, 17, x)
     assert np.isfinite(actual).all()
     assert_same_bits(actual, replay(format, data, 17, x))
@@ -152,16 +185,15 @@ def test_the_error_is_within_what_the_roundings_allow(pool, format: str, isa: st
     rows, tokens, columns = 33, 5, 2048
     data = samples.weights(format, 5, rows, columns)
     x = samples.floats(6, tokens, columns)
-    blocks = columns // BLOCK
+    blocks = columns // samples.block_of(format)
     if format in BLOCK_FORMATS:
         truth = ops.quantized_matmul(format, data, rows, x)
-        codes, d, m = quantization.unpack(format, data)
-        q, scales, sums = quantization.quantize_activations(x)
-        dots = np.abs(ops.block_dots(codes.reshape(rows, -1), q))  # (tokens, rows, blocks)
-        terms = np.einsum("trb,rb,tb->tr", dots, np.abs(d).reshape(rows, -1), scales)
-        terms += np.einsum("tb,rb,tb->tr", np.abs(sums), np.abs(m).reshape(rows, -1), scales)
-        # A term is a rounded product, then passes one rounding a step: two steps a block of q4_1.
-        roundings = 1 + blocks * (2 if format == "q4_1" else 1)
+        b = ops.block_sums(format, data, rows, x)
+        terms = np.einsum("trb,rb,tb->tr", np.abs(b.weighted), np.abs(b.d), b.scales)
+        terms += np.einsum("trb,rb,tb->tr", np.abs(b.offsets), np.abs(b.m), b.scales)
+        # A term is a rounded product, of 256 columns with an integer that may be rounded too, then
+        # passes one rounding a step: two steps a block if there are minima.
+        roundings = 2 + blocks * (2 if b.has_minima else 1)
     else:
         w = quantization.dequantize(format, data, (rows, columns))
         truth = ops.matmul(w, x)
@@ -174,7 +206,7 @@ def test_the_error_is_within_what_the_roundings_allow(pool, format: str, isa: st
 
 @each_format_and_isa
 def test_a_token_knows_nothing_of_its_batch(pool, format: str, isa: str) -> None:
-    rows, columns = 19, 160
+    rows, columns = 19, samples.whole(format, 160)
     data = samples.hostile_weights(format, 7, rows, columns)
     x = samples.hostile_activations(8, 9, columns)
     batch = multiply(isa, pool, format, data, rows, x)
@@ -189,7 +221,7 @@ def test_a_token_knows_nothing_of_its_batch(pool, format: str, isa: str) -> None
 @pytest.mark.parametrize("rows", [1, 15, 16, 17, 33])
 @each_format_and_isa
 def test_bias_and_residual_are_added_after_the_sum(pool, format: str, isa: str, rows: int) -> None:
-    columns, tokens = 64, 6
+    columns, tokens = samples.whole(format, 64), 6
     data = samples.weights(format, 9, rows, columns)
     x = samples.floats(10, tokens, columns)
     bias = samples.floats(11, rows)

@@ -1,12 +1,15 @@
 """Activations on their way into a matrix product, byte for byte.
 
-A tile of T tokens is, block by block, `int8 q[T][32] | f32 scale[T] | i32 bias[T] | f32 sum[T]`, or
-`f32 x[T][32]`; the last tile of a batch is as narrow as it has to be.
+A tile of T tokens is, block by block, `f32 x[T][32]`, or
+`int8 q[T][32] | f32 scale[T] | i32 bias[T] | f32 sum[T]`, or of 256 columns
+`int8 q[T][256] | f32 scale[T] | i16 sums[T][16] | i16 sums[T][8]`; the last tile of a batch is as
+narrow as it has to be.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from inferno import _native
@@ -18,34 +21,43 @@ from .float32 import UNIT_ROUNDOFF, Floats, assert_same_bits, fma, reduce_lanes
 testing = _native.testing
 
 each_isa = pytest.mark.parametrize("isa", samples.ISAS)
-each_kind = pytest.mark.parametrize("kind", ["q8", "f32"])
+BLOCKS = {name: columns for name, columns, _ in _native.activations()}
+each_kind = pytest.mark.parametrize("kind", BLOCKS)
 COLUMNS = [1, 7, 15, 16, 17, 31, 32, 33, 48, 64, 160, 172, 576]
 EPSILON = 1e-5
 
 
-def padded(x: Floats) -> Floats:
-    return np.pad(x, ((0, 0), (0, -x.shape[1] % quantization.BLOCK)))
-
-
 def tiles(kind: str, x: Floats, width: int) -> bytes:
     """Lay rows (tokens, columns) out as packed activations, in tiles of `width` tokens."""
-    x = padded(x)
+    size = BLOCKS[kind]
+    x = np.pad(x, ((0, 0), (0, -x.shape[1] % size)))
     out = []
     for first in range(0, len(x), width):
         rows = x[first : first + width]
-        q, scales, sums = quantization.quantize_activations(rows)
-        for b in range(x.shape[1] // quantization.BLOCK):
-            block = slice(b * quantization.BLOCK, (b + 1) * quantization.BLOCK)
+        q, scales, sums = quantization.quantize_activations(rows, size)
+        for b in range(x.shape[1] // size):
+            block = slice(b * size, (b + 1) * size)
             if kind == "f32":
                 out += [rows[:, block].tobytes()]
                 continue
-            scaled = scales[:, b] * sums[:, b].astype(np.float32)
             out += [q[:, block].tobytes(), scales[:, b].tobytes()]
-            out += [(-8 * sums[:, b]).astype("<i4").tobytes(), scaled.tobytes()]
+            if kind == "q8":
+                out += [(-8 * sums[:, b]).astype("<i4").tobytes()]
+                out += [(scales[:, b] * sums[:, b].astype(np.float32)).tobytes()]
+            else:
+                out += [negated_sums(q[:, block], columns) for columns in (16, 32)]
     return b"".join(out)
 
 
 LIMIT = 7.0
+
+
+def negated_sums(q: npt.NDArray[np.int8], columns: int) -> bytes:
+    """Sum (tokens, 256) by `columns`; of each four sums the second and the third change places."""
+    sums = -q.reshape(len(q), -1, columns).sum(axis=2, dtype=np.int16)
+    return sums.reshape(len(q), -1, 4)[:, :, [0, 2, 1, 3]].astype("<i2").tobytes()
+
+
 
 
 def pack(
@@ -237,19 +249,21 @@ def test_norms_that_write_rows_are_those_that_are_packed(
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_isas_agree_on_values_that_are_not_finite(value: float) -> None:
+@each_kind
+def test_isas_agree_on_values_that_are_not_finite(kind: str, value: float) -> None:
     x = np.ones((1, 32), np.float32)
     x[0, 3] = value
-    assert len({testing.pack(isa, "pack", "q8", x) for isa in samples.ISAS}) == 1
+    assert len({testing.pack(isa, "pack", kind, x) for isa in samples.ISAS}) == 1
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("format", ["q8_0", "q4_k", "q6_k"])
 @each_isa
-def test_what_is_not_finite_does_not_become_an_answer(isa: str, value: float) -> None:
-    x = np.ones((1, 64), np.float32)
+def test_what_is_not_finite_does_not_become_an_answer(isa: str, format: str, value: float) -> None:
+    x = np.ones((1, 512), np.float32)
     x[0, 3] = value
-    weights = quantization.quantize("q8_0", np.ones((16, 64), np.float32))
-    y = testing.matmul(isa, _native.ThreadPool(1), "q8_0", "q8_0", weights, 16, x)
+    weights = quantization.quantize(format, np.ones((16, 512), np.float32))
+    y = testing.matmul(isa, _native.ThreadPool(1), format, format, weights, 16, x)
     assert np.isnan(y).all()
 
 

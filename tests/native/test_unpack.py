@@ -17,7 +17,9 @@ from .samples import BLOCK_FORMATS, ENCODABLE, FLOAT_FORMATS, FORMATS, ISAS, eac
 testing = _native.testing
 
 BLOCK = quantization.BLOCK
-GGUF = {"q4_0": gguf.GGMLQuantizationType.Q4_0, "q8_0": gguf.GGMLQuantizationType.Q8_0}
+GGUF = {
+    name: gguf.GGMLQuantizationType[name.upper()] for name in ENCODABLE if name not in FLOAT_FORMATS
+}
 each_isa = pytest.mark.parametrize("isa", ISAS)
 CONVERSIONS = pytest.mark.parametrize(
     ("source", "target"),
@@ -103,7 +105,7 @@ def test_a_block_of_minus_zeros_becomes_zero(pool, isa: str, target: str) -> Non
 @pytest.mark.parametrize("head_dim", [2, 6, 16, 40, 64])
 @each_format_and_isa
 def test_neighbouring_pairs_become_halves(pool, format: str, isa: str, head_dim: int) -> None:
-    heads, columns = 3, 64
+    heads, columns = 3, samples.whole(format, 64)
     rows = heads * head_dim
     data = samples.weights(format, head_dim, rows, columns)
     values = quantization.dequantize(format, data, (rows, columns))
@@ -134,17 +136,19 @@ def test_more_tiles_than_chunks_are_all_packed(threads: int) -> None:
 @pytest.mark.parametrize("change", [-1, 1, -4, 64])
 @pytest.mark.parametrize("format", FORMATS)
 def test_bytes_that_are_not_the_rows_are_refused(pool, format: str, change: int) -> None:
-    data = samples.weights(format, 0, 5, 32)
+    columns = samples.whole(format, 32)
+    data = samples.weights(format, 0, 5, columns)
     wrong = np.resize(data, len(data) + change)
     with pytest.raises(NativeError, match="the stored bytes are the rows"):
-        testing.unpack(ISAS[0], pool, format, format, wrong, 5, 32)
+        testing.unpack(ISAS[0], pool, format, format, wrong, 5, columns)
 
 
 @pytest.mark.parametrize("format", BLOCK_FORMATS)
 def test_part_of_a_block_is_refused(pool, format: str) -> None:
-    data = samples.weights(format, 0, 4, 32)
+    block = samples.block_of(format)
+    data = samples.weights(format, 0, 4, block)
     with pytest.raises(NativeError, match="a stored row is whole blocks"):
-        testing.unpack(ISAS[0], pool, format, format, data, 8, 16)
+        testing.unpack(ISAS[0], pool, format, format, data, 8, block // 2)
 
 
 @pytest.mark.parametrize("target", [f for f in FORMATS if f not in ENCODABLE])

@@ -5,6 +5,8 @@ Knows arrays only. What a float32 kernel returns is judged by its distance from 
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -115,22 +117,58 @@ def attention(
     return out
 
 
-def block_dots(codes: npt.ArrayLike, activations: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Multiply integers block by block, exactly: (tokens, rows, columns / 32).
+def block_dots(
+    codes: npt.ArrayLike, activations: npt.ArrayLike, block: int = quantization.BLOCK
+) -> npt.NDArray[np.int64]:
+    """Multiply integers block by block, exactly: (tokens, rows, columns / block).
 
     codes: (rows, columns) of weights, activations: (tokens, columns).
     """
-    block = quantization.BLOCK
     w = np.asarray(codes, np.int64)
     x = np.asarray(activations, np.int64)
-    w = w.reshape(len(w), -1, block)  # (rows, columns / 32, 32)
-    x = x.reshape(len(x), -1, block)  # (tokens, columns / 32, 32)
+    w = w.reshape(len(w), -1, block)  # (rows, columns / block, block)
+    x = x.reshape(len(x), -1, block)  # (tokens, columns / block, block)
     return np.einsum("tbi,rbi->trb", x, w)
 
 
 def matmul(weight: npt.ArrayLike, x: npt.ArrayLike) -> Doubles:
     """weight: (rows, columns), x: (tokens, columns) -> (tokens, rows)."""
     return doubles(x) @ doubles(weight).T
+
+
+class BlockSums(NamedTuple):
+    """The integers of a product of stored weights (rows, columns) and int8 activations, exact.
+
+    A block adds d * scale * weighted + m * scale * offsets to an output.
+    """
+
+    weighted: npt.NDArray[np.int64]  # (tokens, rows, blocks): sum of sub-scale * code * q
+    offsets: npt.NDArray[np.int64]  # (tokens, rows, blocks): sum of sub-minimum * q
+    d: quantization.Floats  # (rows, blocks)
+    m: quantization.Floats  # (rows, blocks)
+    scales: quantization.Floats  # (tokens, blocks), of the activations
+    has_minima: bool
+
+
+def block_sums(
+    format: str, data: bytes | quantization.Bytes, rows: int, x: npt.ArrayLike
+) -> BlockSums:
+    """Round activations x (tokens, columns) as the format wants them, and multiply integers."""
+    block = quantization.COLUMNS[format]
+    q, scales, _ = quantization.quantize_activations(x, block)
+    b = quantization.unpack(format, data)
+    subs = b.scales.shape[1]
+    sub = block // subs
+
+    def join(values: npt.NDArray[np.int64], factors: quantization.Integers) -> Any:
+        """(tokens, rows or 1, all sub-blocks) times (rows, all sub-blocks), summed a block."""
+        products = values * factors.reshape(rows, -1)
+        return products.reshape(*products.shape[:2], -1, subs).sum(axis=-1)
+
+    weighted = join(block_dots(b.codes.reshape(rows, -1), q, sub), b.scales)
+    sums = q.reshape(len(q), 1, -1, sub).sum(axis=-1, dtype=np.int64)
+    d, m = b.d.reshape(rows, -1), b.m.reshape(rows, -1)
+    return BlockSums(weighted, join(sums, b.minima), d, m, scales, b.has_minima)
 
 
 def quantized_matmul(
@@ -141,13 +179,10 @@ def quantized_matmul(
     The blocks' products are exact integers; scales and sums over blocks are float64. What differs
     from a kernel's float32 result is that kernel's rounding alone, not the activations' rounding.
     """
-    activations = quantization.quantize_activations(x)
-    codes, d, m = quantization.unpack(format, data)
-    codes = codes.reshape(rows, -1)  # (rows, columns)
-    d, m = doubles(d).reshape(rows, -1), doubles(m).reshape(rows, -1)  # (rows, columns / 32)
-    scales = doubles(activations.scales)  # (tokens, columns / 32)
-    products = np.einsum("trb,rb,tb->tr", block_dots(codes, activations.codes), d, scales)
-    return products + np.einsum("tb,rb,tb->tr", activations.sums, m, scales)
+    b = block_sums(format, data, rows, x)
+    scales = doubles(b.scales)
+    products = np.einsum("trb,rb,tb->tr", b.weighted, doubles(b.d), scales)
+    return products + np.einsum("trb,rb,tb->tr", b.offsets, doubles(b.m), scales)
 
 
 def ulps(actual: npt.ArrayLike, truth: npt.ArrayLike) -> Doubles:

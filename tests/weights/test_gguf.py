@@ -35,7 +35,8 @@ def tiny_gguf(
     split_max_tensors: int = 0,
     format: str = "f32",
 ) -> Path:
-    config = checkpoints.tiny_config(model_type, bias=bias, ties=ties)
+    sizes = checkpoints.sizes_for(format)
+    config = checkpoints.tiny_config(model_type, bias=bias, ties=ties, **sizes)
     return checkpoints.gguf_llama(
         path / "tiny.gguf",
         config,
@@ -464,7 +465,7 @@ def test_a_lie_is_an_invalid_checkpoint_with_a_hint(tmp_path: Path, lie: str) ->
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(("kind", "name"), [(12, "q4_k"), (14, "q6_k"), (31, "q4_0_4_4")])
+@pytest.mark.parametrize(("kind", "name"), [(16, "iq2_xxs"), (34, "tq1_0"), (31, "q4_0_4_4")])
 def test_a_format_without_kernels_is_named_with_its_tensor(
     tmp_path: Path, kind: int, name: str
 ) -> None:
@@ -472,7 +473,7 @@ def test_a_format_without_kernels_is_named_with_its_tensor(
     with pytest.raises(
         UnsupportedModel,
         match=f"`model.embed_tokens.weight` is stored as {name}, "
-        r".*\(supported: f32, f16, bf16, q8_0, q4_0, q4_1\)",
+        r".*\(supported: f32, f16, .*, q4_k, .*, mxfp4\)",
     ):
         open_checkpoint(write(tmp_path, file))
 

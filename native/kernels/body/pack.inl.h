@@ -10,42 +10,88 @@ namespace inferno {
 constexpr float kSmallestAmax = 1e-30f;
 constexpr uint32_t kInfinityBits = 0x7F800000u, kNanBits = 0x7FC00000u;
 
-template <class Isa>
-INFERNO_INLINE void pack_block(PackTarget to, int64_t block, typename Isa::F32 a, typename Isa::F32 b) {
-    if (to.kind == Activation::f32) {
-        float* x = (float*)(to.tile + block * to.width * sizeof(F32Block<1>)) + to.slot * kBlock;
-        Isa::store(x, a);
-        Isa::store(x + 16, b);
-        return;
-    }
-    uint8_t* base = to.tile + block * to.width * sizeof(Q8Block<1>);
-    int8_t* q = (int8_t*)base + to.slot * kBlock;
-    const float amax = Isa::largest_magnitude(a, b);
+// The scale of a block, and what its values are multiplied with before they are rounded.
+struct Rounding {
+    float scale, inverse;
+    bool finite;
+};
+
+INFERNO_INLINE Rounding rounding_of(float amax) {
     const bool any = amax >= kSmallestAmax;
     const bool finite = bits_of(amax) < kInfinityBits;
     // What is not finite must not look like an answer: the scale is NaN, and so is all that it touches.
-    const float scale = !finite ? float_of(kNanBits) : any ? amax / 127.0f : 0.0f;
-    const auto inverse = Isa::splat(any ? 127.0f / amax : 0.0f);
-    if (!finite) a = Isa::zero(), b = Isa::zero();
-    const int32_t sum = Isa::store_rounded(q, Isa::mul(a, inverse), Isa::mul(b, inverse));
-    const int32_t bias = -8 * sum;
-    const float scaled_sum = scale * (float)sum;
+    return {!finite ? float_of(kNanBits) : any ? amax / 127.0f : 0.0f, any ? 127.0f / amax : 0.0f, finite};
+}
+
+template <class Isa>
+INFERNO_INLINE void pack_f32(PackTarget to, int64_t block, typename Isa::F32 a, typename Isa::F32 b) {
+    float* x = (float*)(to.tile + block * to.width * sizeof(F32Block<1>)) + to.slot * kBlock;
+    Isa::store(x, a);
+    Isa::store(x + 16, b);
+}
+
+template <class Isa>
+INFERNO_INLINE void pack_q8(PackTarget to, int64_t block, typename Isa::F32 a, typename Isa::F32 b) {
+    uint8_t* base = to.tile + block * to.width * sizeof(Q8Block<1>);
+    int8_t* q = (int8_t*)base + to.slot * kBlock;
+    const Rounding rounding = rounding_of(Isa::largest_magnitude(a, b));
+    const auto inverse = Isa::splat(rounding.inverse);
+    if (!rounding.finite) a = Isa::zero(), b = Isa::zero();
+    int32_t sums[2];
+    Isa::store_rounded(q, Isa::mul(a, inverse), Isa::mul(b, inverse), sums);
+    const int32_t sum = sums[0] + sums[1], bias = -8 * sum;
+    const float scaled_sum = rounding.scale * (float)sum;
     uint8_t* facts = base + to.width * kBlock + to.slot * 4;
-    std::memcpy(facts, &scale, 4);
+    std::memcpy(facts, &rounding.scale, 4);
     std::memcpy(facts + to.width * 4, &bias, 4);
     std::memcpy(facts + to.width * 8, &scaled_sum, 4);
+}
+
+// x: (256)
+template <class Isa>
+INFERNO_INLINE void pack_q8_k(PackTarget to, int64_t block, const float* x) {
+    uint8_t* base = to.tile + block * to.width * sizeof(Q8KBlock<1>);
+    int8_t* q = (int8_t*)base + to.slot * kSuperBlock;
+    float amax = 0.0f;
+    for (int i = 0; i < kSuperBlock; i += 32) {
+        const float largest = Isa::largest_magnitude(Isa::load(x + i), Isa::load(x + i + 16));
+        if (bits_of(largest) > bits_of(amax)) amax = largest;  // as bits: a NaN is the largest
+    }
+    const Rounding rounding = rounding_of(amax);
+    const auto inverse = Isa::splat(rounding.inverse);
+    int16_t sums16[16], sums32[8];
+    for (int i = 0; i < 8; ++i) {
+        auto a = Isa::load(x + 32 * i), b = Isa::load(x + 32 * i + 16);
+        if (!rounding.finite) a = Isa::zero(), b = Isa::zero();
+        int32_t sums[2];
+        Isa::store_rounded(q + 32 * i, Isa::mul(a, inverse), Isa::mul(b, inverse), sums);
+        sums16[paired(2 * i)] = (int16_t)-sums[0];
+        sums16[paired(2 * i + 1)] = (int16_t)-sums[1];
+        sums32[paired(i)] = (int16_t)-(sums[0] + sums[1]);
+    }
+    uint8_t* facts = base + to.width * kSuperBlock;
+    std::memcpy(facts + to.slot * 4, &rounding.scale, 4);
+    std::memcpy(facts + to.width * 4 + to.slot * sizeof sums16, sums16, sizeof sums16);
+    std::memcpy(facts + to.width * (4 + sizeof sums16) + to.slot * sizeof sums32, sums32, sizeof sums32);
 }
 
 // `lanes(i)` gives columns i .. i + 15; columns from `columns` on become zero.
 template <class Isa, class Lanes>
 INFERNO_INLINE void pack_row(int64_t columns, PackTarget to, Lanes lanes) {
-    int64_t i = 0;
-    for (; i + kBlock <= columns; i += kBlock) pack_block<Isa>(to, i / kBlock, lanes(i), lanes(i + 16));
-    if (i < columns) {
-        const int rest = (int)(columns - i);
-        const auto a = Isa::keep_first(lanes(i), rest, 0.0f);
-        const auto b = rest > 16 ? Isa::keep_first(lanes(i + 16), rest - 16, 0.0f) : Isa::zero();
-        pack_block<Isa>(to, i / kBlock, a, b);
+    const auto kept = [&](int64_t i) {
+        const int64_t rest = columns - i;
+        return rest >= 16 ? lanes(i) : rest > 0 ? Isa::keep_first(lanes(i), (int)rest, 0.0f) : Isa::zero();
+    };
+    if (to.kind == Activation::q8_k) {
+        for (int64_t b = 0; b * kSuperBlock < columns; ++b) {
+            alignas(64) float x[kSuperBlock];
+            for (int i = 0; i < kSuperBlock; i += 16) Isa::store(x + i, kept(b * kSuperBlock + i));
+            pack_q8_k<Isa>(to, b, x);
+        }
+    } else if (to.kind == Activation::q8) {
+        for (int64_t b = 0; b * kBlock < columns; ++b) pack_q8<Isa>(to, b, kept(b * kBlock), kept(b * kBlock + 16));
+    } else {
+        for (int64_t b = 0; b * kBlock < columns; ++b) pack_f32<Isa>(to, b, kept(b * kBlock), kept(b * kBlock + 16));
     }
 }
 

@@ -43,6 +43,17 @@ struct Avx2 {
         _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(x.lo, _MM_FROUND_TO_NEAREST_INT));
         _mm_storeu_si128((__m128i*)(p + 8), _mm256_cvtps_ph(x.hi, _MM_FROUND_TO_NEAREST_INT));
     }
+    // 2^(exponent - 128); the two smallest are subnormal.
+    INFERNO_INLINE __m256 half_powers_of_two(const uint8_t* exponents) {
+        const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)exponents));
+        const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+        const __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+        const __m256i is_normal = _mm256_cmpgt_epi32(e, _mm256_set1_epi32(1));
+        return _mm256_castsi256_ps(_mm256_blendv_epi8(subnormal, normal, is_normal));
+    }
+    INFERNO_INLINE F32 load_half_powers_of_two(const uint8_t* exponents) {
+        return {half_powers_of_two(exponents), half_powers_of_two(exponents + 8)};
+    }
     // 16 pairs of bf16, a pair in each 32-bit lane: the first (even) and the second (odd) of each.
     INFERNO_INLINE F32 load_bf16_even(const bf16* p) {
         return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_loadu_si256((const __m256i*)p), 16)),
@@ -129,13 +140,27 @@ struct Avx2 {
     INFERNO_INLINE Bytes load_bytes(const uint8_t* p) {
         return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 32))};
     }
-    INFERNO_INLINE Bytes low_nibbles(Bytes b) {
-        const __m256i mask = _mm256_set1_epi8(0x0F);
-        return {_mm256_and_si256(b.lo, mask), _mm256_and_si256(b.hi, mask)};
+    // Bits of each byte, moved down by `shift` (up, if it is negative) to where `mask` is. No bit of a neighbouring
+    // byte may arrive there.
+    INFERNO_INLINE __m256i moved(__m256i v, int shift) {
+        return shift >= 0 ? _mm256_srli_epi16(v, shift) : _mm256_slli_epi16(v, -shift);
     }
-    INFERNO_INLINE Bytes high_nibbles(Bytes b) {
-        const __m256i mask = _mm256_set1_epi8(0x0F);
-        return {_mm256_and_si256(_mm256_srli_epi16(b.lo, 4), mask), _mm256_and_si256(_mm256_srli_epi16(b.hi, 4), mask)};
+    INFERNO_INLINE Bytes field(Bytes b, int shift, uint8_t mask) {
+        const __m256i m = _mm256_set1_epi8((char)mask);
+        return {_mm256_and_si256(moved(b.lo, shift), m), _mm256_and_si256(moved(b.hi, shift), m)};
+    }
+    INFERNO_INLINE Bytes merge(Bytes base, Bytes b, int shift, uint8_t mask) {
+        const Bytes bits = field(b, shift, mask);
+        return {_mm256_or_si256(base.lo, bits.lo), _mm256_or_si256(base.hi, bits.hi)};
+    }
+    INFERNO_INLINE Bytes subtract(Bytes b, int8_t x) {
+        const __m256i v = _mm256_set1_epi8(x);
+        return {_mm256_sub_epi8(b.lo, v), _mm256_sub_epi8(b.hi, v)};
+    }
+    // table[b], 16 entries.
+    INFERNO_INLINE Bytes lookup(Bytes b, const int8_t* table) {
+        const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)table));
+        return {_mm256_shuffle_epi8(t, b.lo), _mm256_shuffle_epi8(t, b.hi)};
     }
 
     // Four activations, for every row.
@@ -146,23 +171,42 @@ struct Avx2 {
         return _mm256_set1_epi32(four);
     }
 
-    // Sum of products of nibbles (0..15) with int8 (-127..127) over one block of 32: eight pairs of at
-    // most 2*15*127 = 3810 are 30480, so an int16 lane holds the block exactly and one multiply-add
-    // at its end replaces eight.
-    struct NibbleSum {
+    struct I32 {
         __m256i lo, hi;
     };
-    INFERNO_INLINE NibbleSum nibble_sum(int32_t) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
-    INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, Four x) {
+    INFERNO_INLINE I32 zero_i32() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+    INFERNO_INLINE I32 load(const int32_t* p) {
+        return {_mm256_loadu_si256((const __m256i*)p), _mm256_loadu_si256((const __m256i*)(p + 8))};
+    }
+    INFERNO_INLINE void store(int32_t* p, I32 x) {
+        _mm256_storeu_si256((__m256i*)p, x.lo);
+        _mm256_storeu_si256((__m256i*)(p + 8), x.hi);
+    }
+    INFERNO_INLINE I32 add(I32 a, I32 b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
+    INFERNO_INLINE I32 shift_left(I32 a, int n) { return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)}; }
+    INFERNO_INLINE F32 to_float(I32 a) { return {_mm256_cvtepi32_ps(a.lo), _mm256_cvtepi32_ps(a.hi)}; }
+
+    // Sum of products of unsigned codes with int8 (-127..127). An int16 lane takes pairs of products, each at
+    // most 2 * 127 * code, so it holds this many groups of four columns (8 for codes of 4 bits, 4 of 5, 2 of 6)
+    // and one multiply-add at their end replaces one a group.
+    static constexpr int code_run(int largest) {
+        const int groups = 32767 / (2 * 127 * largest);
+        return groups >= 8 ? 8 : groups >= 4 ? 4 : 2;
+    }
+    struct CodeSum {
+        __m256i lo, hi;
+    };
+    INFERNO_INLINE CodeSum code_sum(int32_t) { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+    INFERNO_INLINE void dot_codes(CodeSum& sum, Bytes w, Four x) {
         sum.lo = _mm256_add_epi16(sum.lo, _mm256_maddubs_epi16(w.lo, x));
         sum.hi = _mm256_add_epi16(sum.hi, _mm256_maddubs_epi16(w.hi, x));
         INFERNO_PIN(sum.lo, sum.hi);
     }
-    // The 16 row sums plus `start`, as floats (exact: below 2^24).
-    INFERNO_INLINE F32 nibble_total(NibbleSum sum, int32_t start) {
+    // The 16 row sums plus `start`.
+    INFERNO_INLINE I32 code_total(CodeSum sum, int32_t start) {
         const __m256i ones = _mm256_set1_epi16(1), s = _mm256_set1_epi32(start);
-        return {_mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_madd_epi16(sum.lo, ones), s)),
-                _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_madd_epi16(sum.hi, ones), s))};
+        return {_mm256_add_epi32(_mm256_madd_epi16(sum.lo, ones), s),
+                _mm256_add_epi32(_mm256_madd_epi16(sum.hi, ones), s)};
     }
 
     // Sum of products of int8 with int8. A pair of products reaches 2*128*127 = 32512: one fits in int16.
@@ -182,21 +226,56 @@ struct Avx2 {
         sum.hi = _mm256_add_epi32(sum.hi, _mm256_madd_epi16(hi, ones));
         INFERNO_PIN(sum.lo, sum.hi);
     }
-    INFERNO_INLINE F32 byte_total(ByteSum sum) { return {_mm256_cvtepi32_ps(sum.lo), _mm256_cvtepi32_ps(sum.hi)}; }
+    INFERNO_INLINE I32 byte_total(ByteSum sum) { return {sum.lo, sum.hi}; }
 
-    // Round 32 floats to the nearest integers, ties to even (|x| <= 127.5); store them as int8 and return
-    // their sum.
-    INFERNO_INLINE int32_t store_rounded(int8_t* p, F32 a, F32 b) {
+    // ---- integer scales: a lane holds four int8, of one row's sub-blocks -------------------------
+    // Byte i of each lane, twice as int16, so that the multiply-add that ends a run of int16 sums scales too.
+    struct Scale {
+        __m256i lo, hi;
+    };
+    INFERNO_INLINE Scale scale_of(Bytes b, int i) {
+        const __m256i place = _mm256_add_epi8(_mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12, 0, 0,
+                                                               0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12),
+                                              _mm256_set1_epi8((char)i));
+        return {_mm256_srai_epi16(_mm256_shuffle_epi8(b.lo, place), 8),
+                _mm256_srai_epi16(_mm256_shuffle_epi8(b.hi, place), 8)};
+    }
+    INFERNO_INLINE I32 scaled(CodeSum sum, Scale s) {
+        return {_mm256_madd_epi16(sum.lo, s.lo), _mm256_madd_epi16(sum.hi, s.hi)};
+    }
+    INFERNO_INLINE I32 scaled(ByteSum sum, Scale s) {
+        return {_mm256_mullo_epi32(sum.lo, _mm256_srai_epi32(s.lo, 16)),
+                _mm256_mullo_epi32(sum.hi, _mm256_srai_epi32(s.hi, 16))};
+    }
+    // Bytes 0 and 2, or 1 and 3, of each lane as a pair of int16; acc + pair * pair of int16 at x2.
+    struct Pairs {
+        __m256i lo, hi;
+    };
+    INFERNO_INLINE Pairs even_bytes(Bytes b) {
+        return {_mm256_srai_epi16(_mm256_slli_epi16(b.lo, 8), 8), _mm256_srai_epi16(_mm256_slli_epi16(b.hi, 8), 8)};
+    }
+    INFERNO_INLINE Pairs odd_bytes(Bytes b) { return {_mm256_srai_epi16(b.lo, 8), _mm256_srai_epi16(b.hi, 8)}; }
+    INFERNO_INLINE I32 dot_pairs(I32 acc, Pairs a, const int16_t* x2) {
+        int32_t two;
+        std::memcpy(&two, x2, 4);
+        const __m256i x = _mm256_set1_epi32(two);
+        return {_mm256_add_epi32(acc.lo, _mm256_madd_epi16(a.lo, x)),
+                _mm256_add_epi32(acc.hi, _mm256_madd_epi16(a.hi, x))};
+    }
+
+    // Round 32 floats to the nearest integers, ties to even (|x| <= 127.5); store them as int8, and the sums of
+    // the first and the last 16.
+    INFERNO_INLINE void store_rounded(int8_t* p, F32 a, F32 b, int32_t (&sums)[2]) {
         const __m256i a0 = _mm256_cvtps_epi32(a.lo), a1 = _mm256_cvtps_epi32(a.hi);
         const __m256i b0 = _mm256_cvtps_epi32(b.lo), b1 = _mm256_cvtps_epi32(b.hi);
         // packs works on 128-bit halves: the quarters come out as {a0 a1 b0 b1} of the lower halves, then of
         // the upper ones; the permutation puts them in order.
         const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a0, a1), _mm256_packs_epi32(b0, b1));
         _mm256_storeu_si256((__m256i*)p, _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7)));
-        const __m256i s8 = _mm256_add_epi32(_mm256_add_epi32(a0, a1), _mm256_add_epi32(b0, b1));
+        // {a a b b} of the lower half, then of the upper one; their sum; {a b a b}.
+        const __m256i s8 = _mm256_hadd_epi32(_mm256_add_epi32(a0, a1), _mm256_add_epi32(b0, b1));
         const __m128i s4 = _mm_add_epi32(_mm256_castsi256_si128(s8), _mm256_extracti128_si256(s8, 1));
-        const __m128i s2 = _mm_add_epi32(s4, _mm_shuffle_epi32(s4, 0x4E));
-        return _mm_cvtsi128_si32(_mm_add_epi32(s2, _mm_shuffle_epi32(s2, 0xB1)));
+        _mm_storel_epi64((__m128i*)sums, _mm_hadd_epi32(s4, s4));
     }
     INFERNO_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 };

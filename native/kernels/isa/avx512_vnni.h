@@ -26,6 +26,14 @@ struct Avx512Vnni {
     INFERNO_INLINE void store_f16(f16* p, F32 x) {
         _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
     }
+    // 2^(exponent - 128); the two smallest are subnormal.
+    INFERNO_INLINE F32 load_half_powers_of_two(const uint8_t* exponents) {
+        const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)exponents));
+        const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+        const __m512i subnormal = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+        const __mmask16 is_normal = _mm512_cmpgt_epi32_mask(e, _mm512_set1_epi32(1));
+        return _mm512_castsi512_ps(_mm512_mask_blend_epi32(is_normal, subnormal, normal));
+    }
     // 16 pairs of bf16, a pair in each 32-bit lane: the first (even) and the second (odd) of each.
     INFERNO_INLINE F32 load_bf16_even(const bf16* p) {
         return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16));
@@ -92,10 +100,23 @@ struct Avx512Vnni {
     // ---- int8: 16 rows x 4 consecutive columns -------------------------------------------------
     using Bytes = __m512i;
     INFERNO_INLINE Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
-    INFERNO_INLINE Bytes low_nibbles(Bytes b) { return _mm512_and_si512(b, _mm512_set1_epi8(0x0F)); }
-    INFERNO_INLINE Bytes high_nibbles(Bytes b) {
-        return _mm512_and_si512(_mm512_srli_epi16(b, 4), _mm512_set1_epi8(0x0F));
+    // Bits of each byte, moved down by `shift` (up, if it is negative) to where `mask` is. No bit of a neighbouring
+    // byte may arrive there.
+    INFERNO_INLINE __m512i moved(__m512i v, int shift) {
+        return shift >= 0 ? _mm512_srli_epi16(v, (unsigned)shift) : _mm512_slli_epi16(v, (unsigned)-shift);
     }
+    INFERNO_INLINE Bytes field(Bytes b, int shift, uint8_t mask) {
+        return _mm512_and_si512(moved(b, shift), _mm512_set1_epi8((char)mask));
+    }
+    INFERNO_INLINE Bytes merge(Bytes base, Bytes b, int shift, uint8_t mask) {
+        return _mm512_ternarylogic_epi32(base, moved(b, shift), _mm512_set1_epi8((char)mask), 0xF8);  // a | (b & c)
+    }
+    INFERNO_INLINE Bytes subtract(Bytes b, int8_t x) { return _mm512_sub_epi8(b, _mm512_set1_epi8(x)); }
+    // table[b], 16 entries.
+    INFERNO_INLINE Bytes lookup(Bytes b, const int8_t* table) {
+        return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)table)), b);
+    }
+
     // Four activations, for every row.
     using Four = __m512i;
     INFERNO_INLINE Four broadcast(const int8_t* x4) {
@@ -104,12 +125,21 @@ struct Avx512Vnni {
         return _mm512_set1_epi32(four);
     }
 
+    using I32 = __m512i;
+    INFERNO_INLINE I32 zero_i32() { return _mm512_setzero_si512(); }
+    INFERNO_INLINE I32 load(const int32_t* p) { return _mm512_loadu_si512(p); }
+    INFERNO_INLINE void store(int32_t* p, I32 x) { _mm512_storeu_si512(p, x); }
+    INFERNO_INLINE I32 add(I32 a, I32 b) { return _mm512_add_epi32(a, b); }
+    INFERNO_INLINE I32 shift_left(I32 a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
+    INFERNO_INLINE F32 to_float(I32 a) { return _mm512_cvtepi32_ps(a); }
+
     // vpdpbusd sums four products of unsigned weights and signed activations into each 32-bit lane, so the
     // correction of the weights' offset is a start value and costs nothing.
-    using NibbleSum = __m512i;
-    INFERNO_INLINE NibbleSum nibble_sum(int32_t start) { return _mm512_set1_epi32(start); }
-    INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, Four x) { sum = _mm512_dpbusd_epi32(sum, w, x); }
-    INFERNO_INLINE F32 nibble_total(NibbleSum sum, int32_t) { return _mm512_cvtepi32_ps(sum); }
+    static constexpr int code_run(int) { return 8; }
+    using CodeSum = __m512i;
+    INFERNO_INLINE CodeSum code_sum(int32_t start) { return _mm512_set1_epi32(start); }
+    INFERNO_INLINE void dot_codes(CodeSum& sum, Bytes w, Four x) { sum = _mm512_dpbusd_epi32(sum, w, x); }
+    INFERNO_INLINE I32 code_total(CodeSum sum, int32_t) { return sum; }
 
     // Signed weights plus 128 are unsigned; the start value takes 128 times the activations' sum away again.
     using ByteSum = __m512i;
@@ -117,19 +147,37 @@ struct Avx512Vnni {
     INFERNO_INLINE SignedBytes signed_bytes(Bytes w) { return _mm512_xor_si512(w, _mm512_set1_epi8((char)0x80)); }
     INFERNO_INLINE ByteSum byte_sum(int32_t bias) { return _mm512_set1_epi32(bias * 16); }  // -128 = 16 * -8
     INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, Four x) { sum = _mm512_dpbusd_epi32(sum, w, x); }
-    INFERNO_INLINE F32 byte_total(ByteSum sum) { return _mm512_cvtepi32_ps(sum); }
+    INFERNO_INLINE I32 byte_total(ByteSum sum) { return sum; }
 
-    // Round 32 floats to the nearest integers, ties to even (|x| <= 127.5); store them as int8 and return
-    // their sum.
-    INFERNO_INLINE int32_t store_rounded(int8_t* p, F32 a, F32 b) {
+    // ---- integer scales: a lane holds four int8, of one row's sub-blocks -------------------------
+    // Byte i of each lane.
+    using Scale = __m512i;
+    INFERNO_INLINE Scale scale_of(Bytes b, int i) {
+        return _mm512_srai_epi32(_mm512_slli_epi32(b, (unsigned)(24 - 8 * i)), 24);
+    }
+    INFERNO_INLINE I32 scaled(I32 sum, Scale s) { return _mm512_mullo_epi32(sum, s); }
+    // Bytes 0 and 2, or 1 and 3, of each lane as a pair of int16; acc + pair * pair of int16 at x2.
+    using Pairs = __m512i;
+    INFERNO_INLINE Pairs even_bytes(Bytes b) { return _mm512_srai_epi16(_mm512_slli_epi16(b, 8), 8); }
+    INFERNO_INLINE Pairs odd_bytes(Bytes b) { return _mm512_srai_epi16(b, 8); }
+    INFERNO_INLINE I32 dot_pairs(I32 acc, Pairs a, const int16_t* x2) {
+        int32_t two;
+        std::memcpy(&two, x2, 4);
+        return _mm512_dpwssd_epi32(acc, a, _mm512_set1_epi32(two));
+    }
+
+    // Round 32 floats to the nearest integers, ties to even (|x| <= 127.5); store them as int8, and the sums of
+    // the first and the last 16.
+    INFERNO_INLINE void store_rounded(int8_t* p, F32 a, F32 b, int32_t (&sums)[2]) {
         const __m512i x = _mm512_cvtps_epi32(a), y = _mm512_cvtps_epi32(b);
         _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(x));
         _mm_storeu_si128((__m128i*)(p + 16), _mm512_cvtsepi32_epi8(y));
-        const __m512i s16 = _mm512_add_epi32(x, y);
-        const __m256i s8 = _mm256_add_epi32(_mm512_castsi512_si256(s16), _mm512_extracti64x4_epi64(s16, 1));
+        const __m256i x8 = _mm256_add_epi32(_mm512_castsi512_si256(x), _mm512_extracti64x4_epi64(x, 1));
+        const __m256i y8 = _mm256_add_epi32(_mm512_castsi512_si256(y), _mm512_extracti64x4_epi64(y, 1));
+        // {x x y y} of the lower half, then of the upper one; their sum; {x y x y}.
+        const __m256i s8 = _mm256_hadd_epi32(x8, y8);
         const __m128i s4 = _mm_add_epi32(_mm256_castsi256_si128(s8), _mm256_extracti128_si256(s8, 1));
-        const __m128i s2 = _mm_add_epi32(s4, _mm_shuffle_epi32(s4, 0x4E));
-        return _mm_cvtsi128_si32(_mm_add_epi32(s2, _mm_shuffle_epi32(s2, 0xB1)));
+        _mm_storel_epi64((__m128i*)sums, _mm_hadd_epi32(s4, s4));
     }
     INFERNO_INLINE void prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
 };

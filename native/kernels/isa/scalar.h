@@ -4,6 +4,14 @@
 
 #include "base/numeric.h"
 
+// The bodies unroll their loops over rows and tokens for the sake of registers, of which this has none: what
+// they call is kept out of line, or the code would be ten times as long and no faster.
+#if defined(_MSC_VER)
+#define INFERNO_APART static __declspec(noinline)
+#else
+#define INFERNO_APART static __attribute__((noinline))
+#endif
+
 namespace inferno {
 
 struct Scalar {
@@ -37,6 +45,9 @@ struct Scalar {
     }
     INFERNO_INLINE void store_f16(f16* p, F32 x) {
         for (int i = 0; i < kLanes; ++i) p[i] = f32_to_f16(x.lane[i]);
+    }
+    INFERNO_INLINE F32 load_half_powers_of_two(const uint8_t* exponents) {
+        return each([=](int i) { return half_power_of_two(exponents[i]); });
     }
     INFERNO_INLINE F32 load_bf16_even(const bf16* p) {
         return each([=](int i) { return bf16_to_f32(p[2 * i]); });
@@ -112,52 +123,114 @@ struct Scalar {
     struct Bytes {
         uint8_t row[kLanes][4];
     };
-    INFERNO_INLINE Bytes load_bytes(const uint8_t* p) {
+    INFERNO_APART Bytes load_bytes(const uint8_t* p) {
         Bytes out;
         std::memcpy(out.row, p, sizeof out.row);
         return out;
     }
-    INFERNO_INLINE Bytes low_nibbles(Bytes b) {
+    INFERNO_APART Bytes field(Bytes b, int shift, uint8_t mask) {
         for (auto& row : b.row)
-            for (auto& byte : row) byte = byte & 15;
+            for (auto& byte : row) byte = (uint8_t)(shift >= 0 ? byte >> shift : byte << -shift) & mask;
         return b;
     }
-    INFERNO_INLINE Bytes high_nibbles(Bytes b) {
+    INFERNO_APART Bytes merge(Bytes base, Bytes b, int shift, uint8_t mask) {
+        const Bytes bits = field(b, shift, mask);
+        for (int i = 0; i < kLanes; ++i)
+            for (int j = 0; j < 4; ++j) base.row[i][j] |= bits.row[i][j];
+        return base;
+    }
+    INFERNO_APART Bytes subtract(Bytes b, int8_t x) {
         for (auto& row : b.row)
-            for (auto& byte : row) byte = byte >> 4;
+            for (auto& byte : row) byte = (uint8_t)(byte - x);
+        return b;
+    }
+    INFERNO_APART Bytes lookup(Bytes b, const int8_t* table) {
+        for (auto& row : b.row)
+            for (auto& byte : row) byte = (uint8_t)table[byte];
         return b;
     }
     using Four = const int8_t*;
     INFERNO_INLINE Four broadcast(const int8_t* x4) { return x4; }
-    struct NibbleSum {
+    struct I32 {
         int32_t lane[kLanes];
     };
-    INFERNO_INLINE NibbleSum nibble_sum(int32_t) { return {}; }
-    INFERNO_INLINE void dot_nibbles(NibbleSum& sum, Bytes w, Four x4) {
+    INFERNO_APART I32 zero_i32() { return {}; }
+    INFERNO_APART I32 load(const int32_t* p) {
+        I32 out;
+        std::memcpy(out.lane, p, sizeof out.lane);
+        return out;
+    }
+    INFERNO_APART void store(int32_t* p, I32 x) { std::memcpy(p, x.lane, sizeof x.lane); }
+    INFERNO_APART I32 add(I32 a, I32 b) {
+        for (int i = 0; i < kLanes; ++i) a.lane[i] += b.lane[i];
+        return a;
+    }
+    INFERNO_APART I32 shift_left(I32 a, int n) {
+        for (auto& lane : a.lane) lane *= 1 << n;
+        return a;
+    }
+    INFERNO_APART F32 to_float(I32 a) {
+        return each([&](int i) { return (float)a.lane[i]; });
+    }
+
+    static constexpr int code_run(int) { return 8; }
+    using CodeSum = I32;
+    INFERNO_APART CodeSum code_sum(int32_t start) {
+        I32 out;
+        for (auto& lane : out.lane) lane = start;
+        return out;
+    }
+    INFERNO_APART void dot_codes(CodeSum& sum, const Bytes& w, Four x4) {
         for (int i = 0; i < kLanes; ++i)
             for (int j = 0; j < 4; ++j) sum.lane[i] += (int32_t)w.row[i][j] * x4[j];
     }
-    INFERNO_INLINE F32 nibble_total(NibbleSum sum, int32_t start) {
-        return each([&](int i) { return (float)(sum.lane[i] + start); });
-    }
-    using ByteSum = NibbleSum;
+    INFERNO_APART I32 code_total(CodeSum sum, int32_t) { return sum; }
+    using ByteSum = I32;
     using SignedBytes = Bytes;
-    INFERNO_INLINE SignedBytes signed_bytes(Bytes w) { return w; }
-    INFERNO_INLINE ByteSum byte_sum(int32_t) { return {}; }
-    INFERNO_INLINE void dot_bytes(ByteSum& sum, SignedBytes w, Four x4) {
+    INFERNO_APART SignedBytes signed_bytes(Bytes w) { return w; }
+    INFERNO_APART ByteSum byte_sum(int32_t) { return {}; }
+    INFERNO_APART void dot_bytes(ByteSum& sum, SignedBytes w, Four x4) {
         for (int i = 0; i < kLanes; ++i)
             for (int j = 0; j < 4; ++j) sum.lane[i] += (int32_t)(int8_t)w.row[i][j] * x4[j];
     }
-    INFERNO_INLINE F32 byte_total(ByteSum sum) { return nibble_total(sum, 0); }
+    INFERNO_APART I32 byte_total(ByteSum sum) { return sum; }
+
+    // ---- integer scales: a lane holds four int8, of one row's sub-blocks -------------------------
+    using Scale = I32;
+    INFERNO_APART Scale scale_of(Bytes b, int i) {
+        I32 out;
+        for (int lane = 0; lane < kLanes; ++lane) out.lane[lane] = (int8_t)b.row[lane][i];
+        return out;
+    }
+    INFERNO_APART I32 scaled(I32 sum, Scale s) {
+        for (int i = 0; i < kLanes; ++i) sum.lane[i] *= s.lane[i];
+        return sum;
+    }
+    struct Pairs {
+        int16_t lane[kLanes][2];
+    };
+    INFERNO_APART Pairs even_bytes(Bytes b) {
+        Pairs out;
+        for (int i = 0; i < kLanes; ++i) out.lane[i][0] = (int8_t)b.row[i][0], out.lane[i][1] = (int8_t)b.row[i][2];
+        return out;
+    }
+    INFERNO_APART Pairs odd_bytes(Bytes b) {
+        Pairs out;
+        for (int i = 0; i < kLanes; ++i) out.lane[i][0] = (int8_t)b.row[i][1], out.lane[i][1] = (int8_t)b.row[i][3];
+        return out;
+    }
+    INFERNO_APART I32 dot_pairs(I32 acc, Pairs a, const int16_t* x2) {
+        for (int i = 0; i < kLanes; ++i) acc.lane[i] += a.lane[i][0] * x2[0] + a.lane[i][1] * x2[1];
+        return acc;
+    }
 
     // The default rounding mode is to nearest, ties to even.
-    INFERNO_INLINE int32_t store_rounded(int8_t* p, F32 a, F32 b) {
-        int32_t sum = 0;
+    INFERNO_INLINE void store_rounded(int8_t* p, F32 a, F32 b, int32_t (&sums)[2]) {
+        sums[0] = sums[1] = 0;
         for (int i = 0; i < kLanes; ++i) {
-            sum += p[i] = (int8_t)std::nearbyint(a.lane[i]);
-            sum += p[i + kLanes] = (int8_t)std::nearbyint(b.lane[i]);
+            sums[0] += p[i] = (int8_t)std::nearbyint(a.lane[i]);
+            sums[1] += p[i + kLanes] = (int8_t)std::nearbyint(b.lane[i]);
         }
-        return sum;
     }
     INFERNO_INLINE void prefetch(const void*) {}
 };

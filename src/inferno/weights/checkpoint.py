@@ -155,9 +155,9 @@ def check_formats(places: Mapping[str, Place]) -> None:
             raise UnsupportedModel(
                 f"Tensor {quoted(name)} is stored as {place.format}, which is not supported "
                 f"(supported: {', '.join(SUPPORTED_FORMATS)})",
-                hint="pick another file of the same model, for example its Q8_0 or Q4_0 GGUF"
+                hint="pick another file of the same model, for example its Q4_K_M or Q8_0 GGUF"
                 if FORMATS[place.format].ggml_id is not None
-                else "pick an unquantized version of the model, or its Q8_0 or Q4_0 GGUF",
+                else "pick an unquantized version of the model, or its Q4_K_M or Q8_0 GGUF",
             )
 
 

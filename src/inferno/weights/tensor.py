@@ -18,12 +18,16 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Format:
-    """How weights are stored: `block` consecutive weights of a row in `block_bytes` bytes."""
+    """How weights are stored: `block` consecutive weights of a row in `block_bytes` bytes.
+
+    `halves` says where in a block its f16 numbers begin; the rest are integers.
+    """
 
     name: str
     ggml_id: int | None
     block: int
     block_bytes: int
+    halves: tuple[int, ...] = ()
 
     def nbytes(self, shape: tuple[int, ...]) -> int:
         """Return the bytes of a tensor of `shape`, whose weights must fill whole blocks."""
@@ -39,26 +43,26 @@ FORMATS = {
         Format("f32", 0, 1, 4),
         Format("f16", 1, 1, 2),
         Format("bf16", 30, 1, 2),
-        Format("q4_0", 2, 32, 18),
-        Format("q4_1", 3, 32, 20),
-        Format("q8_0", 8, 32, 34),
-        Format("q5_0", 6, 32, 22),
-        Format("q5_1", 7, 32, 24),
+        Format("q4_0", 2, 32, 18, (0,)),
+        Format("q4_1", 3, 32, 20, (0, 2)),
+        Format("q8_0", 8, 32, 34, (0,)),
+        Format("q5_0", 6, 32, 22, (0,)),
+        Format("q5_1", 7, 32, 24, (0, 2)),
         Format("q8_1", 9, 32, 36),
-        Format("q2_k", 10, 256, 84),
-        Format("q3_k", 11, 256, 110),
-        Format("q4_k", 12, 256, 144),
-        Format("q5_k", 13, 256, 176),
-        Format("q6_k", 14, 256, 210),
+        Format("q2_k", 10, 256, 84, (80, 82)),
+        Format("q3_k", 11, 256, 110, (108,)),
+        Format("q4_k", 12, 256, 144, (0, 2)),
+        Format("q5_k", 13, 256, 176, (0, 2)),
+        Format("q6_k", 14, 256, 210, (208,)),
         Format("q8_k", 15, 256, 292),
         Format("iq2_xxs", 16, 256, 66),
         Format("iq2_xs", 17, 256, 74),
         Format("iq3_xxs", 18, 256, 98),
         Format("iq1_s", 19, 256, 50),
-        Format("iq4_nl", 20, 32, 18),
+        Format("iq4_nl", 20, 32, 18, (0,)),
         Format("iq3_s", 21, 256, 110),
         Format("iq2_s", 22, 256, 82),
-        Format("iq4_xs", 23, 256, 136),
+        Format("iq4_xs", 23, 256, 136, (0,)),
         Format("iq1_m", 29, 256, 56),
         Format("tq1_0", 34, 256, 54),
         Format("tq2_0", 35, 256, 66),
@@ -96,7 +100,10 @@ FORMATS = {
     )
 }
 
-SUPPORTED_FORMATS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1")
+SUPPORTED_FORMATS = (
+    *("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1"),
+    *("q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"),
+)
 
 
 class StridedBytes(NamedTuple):

@@ -1,0 +1,98 @@
+// Q3_K: 256 weights as 3-bit integers and a 6-bit scale each 16, 3.4375 bits a weight.
+// Stored code = w/scale + 4, stored scale = scale + 32. Source of the block: ggml's block_q3_K.
+#pragma once
+#include "quant/super_blocks.h"
+
+namespace inferno {
+
+struct Q3_K {
+    static constexpr const char* kName = "q3_k";
+    static constexpr int kColumns = kSuperBlock;
+    static constexpr Activation kActivation = Activation::q8_k;
+    static constexpr bool kEncodes = false;
+    static constexpr int kSubBlock = 16, kLargestCode = 7, kOffsetBits = 2;
+    static constexpr bool kHasMinima = false;
+
+    struct Block {
+        uint8_t third_bits[32];  // bit s of byte j: column 32s + j
+        uint8_t low_bits[64];    // bits 2c and 2c + 1 of byte 32h + j: column 128h + 32c + j
+        uint8_t scales[12];
+        f16 d;
+    };
+    static_assert(sizeof(Block) == 110);
+
+    struct TileBlock {
+        f16 d[kTileRows];
+        uint8_t scales[3][kTileRows][4];
+        BitTile<2> low_bits;
+        BitTile<1> third_bits;
+    };
+    static_assert(sizeof(TileBlock) == 1760);
+
+    INFERNO_INLINE void decode(const Block& in, float* w) {
+        uint8_t codes[kSuperBlock];
+        unpack_codes(in, codes);
+        const float d = f16_to_f32(in.d);
+        for (int j = 0; j < kSuperBlock; ++j) w[j] = d * (float)scale(in.scales, j / 16) * (float)(codes[j] - 4);
+    }
+
+    INFERNO_INLINE void encode(const float*, Block&) {}
+
+    INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
+        uint8_t codes[kSuperBlock];
+        unpack_codes(in, codes);
+        tile.d[row] = in.d;
+        for (int i = 0; i < 3; ++i) std::memcpy(tile.scales[i][row], in.scales + 4 * i, 4);
+        pack_bits(codes, 0, row, tile.low_bits);
+        pack_bits(codes, 2, row, tile.third_bits);
+    }
+    INFERNO_INLINE void unpack_row(const TileBlock& tile, int row, Block& out) {
+        uint8_t codes[kSuperBlock] = {};
+        unpack_bits(tile.low_bits, row, codes, 0);
+        unpack_bits(tile.third_bits, row, codes, 2);
+        out.d = tile.d[row];
+        for (int i = 0; i < 3; ++i) std::memcpy(out.scales + 4 * i, tile.scales[i][row], 4);
+        for (int j = 0; j < 64; ++j) {
+            const uint8_t* lowest = codes + j / 32 * 128 + j % 32;
+            int byte = 0;
+            for (int c = 0; c < 4; ++c) byte |= (lowest[32 * c] & 3) << 2 * c;
+            out.low_bits[j] = (uint8_t)byte;
+        }
+        std::memset(out.third_bits, 0, sizeof out.third_bits);
+        for (int j = 0; j < kSuperBlock; ++j) out.third_bits[j % 32] |= (uint8_t)(codes[j] >> 2 << j / 32);
+    }
+
+    template <class Isa>
+    INFERNO_INLINE void codes(const TileBlock& w, int s, int m, typename Isa::Bytes& first,
+                              typename Isa::Bytes& second) {
+        load_bits<Isa>(w.low_bits, s, m, first, second);
+        merge_bits<Isa>(w.third_bits, s, m, 2, first, second);
+    }
+    template <class Isa>
+    INFERNO_INLINE void scales(const TileBlock& w, typename Isa::Bytes (&bytes)[4]) {
+        const auto low = Isa::load_bytes(w.scales[0][0]), high = Isa::load_bytes(w.scales[1][0]),
+                   last = Isa::load_bytes(w.scales[2][0]);
+        bytes[0] = Isa::subtract(Isa::merge(Isa::field(low, 0, 0x0F), last, -4, 0x30), 32);
+        bytes[1] = Isa::subtract(Isa::merge(Isa::field(high, 0, 0x0F), last, -2, 0x30), 32);
+        bytes[2] = Isa::subtract(Isa::merge(Isa::field(low, 4, 0x0F), last, 0, 0x30), 32);
+        bytes[3] = Isa::subtract(Isa::merge(Isa::field(high, 4, 0x0F), last, 2, 0x30), 32);
+    }
+
+    template <class Isa, int T, int R>
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8KBlock<T>& x, float (*acc)[T][kTileRows]) {
+        step_super_block<Isa, Q3_K>(w, x, acc);
+    }
+
+private:
+    // Low nibbles of bytes 0 .. 7 are the low bits of scales 0 .. 7, high nibbles of 8 .. 15; bytes 8 .. 11 hold the
+    // two high bits of scales i, 4 + i, 8 + i and 12 + i.
+    INFERNO_INLINE int scale(const uint8_t* bytes, int i) {
+        return ((bytes[i % 8] >> (i < 8 ? 0 : 4) & 15) | (bytes[8 + i % 4] >> i / 4 * 2 & 3) << 4) - 32;
+    }
+    INFERNO_INLINE void unpack_codes(const Block& in, uint8_t* codes) {
+        for (int j = 0; j < kSuperBlock; ++j) codes[j] = in.low_bits[j / 128 * 32 + j % 32] >> j % 128 / 32 * 2 & 3;
+        for (int j = 0; j < kSuperBlock; ++j) codes[j] |= (uint8_t)((in.third_bits[j % 32] >> j / 32 & 1) << 2);
+    }
+};
+
+}  // namespace inferno

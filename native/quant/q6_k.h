@@ -1,0 +1,95 @@
+// Q6_K: 256 weights as 6-bit integers and an int8 scale each 16, 6.5625 bits a weight.
+// Stored code = w/scale + 32. Source of the block: ggml's block_q6_K.
+#pragma once
+#include "quant/super_blocks.h"
+
+namespace inferno {
+
+struct Q6_K {
+    static constexpr const char* kName = "q6_k";
+    static constexpr int kColumns = kSuperBlock;
+    static constexpr Activation kActivation = Activation::q8_k;
+    static constexpr bool kEncodes = false;
+    static constexpr int kSubBlock = 16, kLargestCode = 63, kOffsetBits = 5;
+    static constexpr bool kHasMinima = false;
+
+    struct Block {
+        uint8_t nibbles[128];   // byte 64h + j: column 128h + j low, column 128h + 64 + j high
+        uint8_t high_bits[64];  // bits 2c and 2c + 1 of byte 32h + j: column 128h + 32c + j
+        int8_t scales[16];
+        f16 d;
+    };
+    static_assert(sizeof(Block) == 210);
+
+    struct TileBlock {
+        f16 d[kTileRows];
+        int8_t scales[4][kTileRows][4];
+        SuperNibbleTile nibbles;
+        BitTile<2> high_bits;
+    };
+    static_assert(sizeof(TileBlock) == 3360);
+
+    INFERNO_INLINE void decode(const Block& in, float* w) {
+        uint8_t codes[kSuperBlock];
+        unpack_codes(in, codes);
+        const float d = f16_to_f32(in.d);
+        for (int j = 0; j < kSuperBlock; ++j) w[j] = d * (float)in.scales[j / 16] * (float)(codes[j] - 32);
+    }
+
+    INFERNO_INLINE void encode(const float*, Block&) {}
+
+    INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
+        uint8_t codes[kSuperBlock];
+        unpack_codes(in, codes);
+        tile.d[row] = in.d;
+        for (int i = 0; i < 4; ++i) std::memcpy(tile.scales[i][row], in.scales + 4 * i, 4);
+        pack_super_nibbles(codes, row, tile.nibbles);
+        pack_bits(codes, 4, row, tile.high_bits);
+    }
+    INFERNO_INLINE void unpack_row(const TileBlock& tile, int row, Block& out) {
+        uint8_t codes[kSuperBlock];
+        unpack_super_nibbles(tile.nibbles, row, codes);
+        unpack_bits(tile.high_bits, row, codes, 4);
+        out.d = tile.d[row];
+        for (int i = 0; i < 4; ++i) std::memcpy(out.scales + 4 * i, tile.scales[i][row], 4);
+        for (int j = 0; j < 128; ++j) {
+            const uint8_t* low = codes + j / 64 * 128 + j % 64;
+            out.nibbles[j] = (uint8_t)((low[0] & 15) | low[64] << 4);
+        }
+        for (int j = 0; j < 64; ++j) {
+            const uint8_t* lowest = codes + j / 32 * 128 + j % 32;
+            int byte = 0;
+            for (int c = 0; c < 4; ++c) byte |= (lowest[32 * c] >> 4) << 2 * c;
+            out.high_bits[j] = (uint8_t)byte;
+        }
+    }
+
+    template <class Isa>
+    INFERNO_INLINE void codes(const TileBlock& w, int s, int m, typename Isa::Bytes& first,
+                              typename Isa::Bytes& second) {
+        load_super_nibbles<Isa>(w.nibbles, s, m, first, second);
+        merge_bits<Isa>(w.high_bits, s, m, 4, first, second);
+    }
+    template <class Isa>
+    INFERNO_INLINE void scales(const TileBlock& w, typename Isa::Bytes (&bytes)[4]) {
+        for (int i = 0; i < 4; ++i) bytes[i] = Isa::load_bytes((const uint8_t*)w.scales[i]);
+    }
+
+    template <class Isa, int T, int R>
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8KBlock<T>& x, float (*acc)[T][kTileRows]) {
+        step_super_block<Isa, Q6_K>(w, x, acc);
+    }
+
+private:
+    INFERNO_INLINE void unpack_codes(const Block& in, uint8_t* codes) {
+        for (int j = 0; j < 128; ++j) {
+            uint8_t* low = codes + j / 64 * 128 + j % 64;
+            low[0] = in.nibbles[j] & 15;
+            low[64] = in.nibbles[j] >> 4;
+        }
+        for (int j = 0; j < kSuperBlock; ++j)
+            codes[j] |= (uint8_t)((in.high_bits[j / 128 * 32 + j % 32] >> j % 128 / 32 * 2 & 3) << 4);
+    }
+};
+
+}  // namespace inferno
