@@ -15,6 +15,7 @@ import itertools
 import string
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import gguf
 import numpy as np
@@ -24,12 +25,57 @@ HIDDEN, INTERMEDIATE, LAYERS = 2048, 5632, 22
 HEADS, KV_HEADS, HEAD_DIM = 32, 4, 64
 VOCAB, CONTEXT = 32000, 2048
 
-BLOCK = 32
 # Standard deviation of a weight. A row of 2048 then has a gain of about 1/2: nothing overflows,
 # nothing vanishes.
 DEVIATION = 0.0115
 
-FILE_TYPES = {"f16": 1, "q4_0": 2, "q8_0": 7, "bf16": 32}  # llama.cpp's LLAMA_FTYPE numbers
+# llama.cpp's LLAMA_FTYPE numbers; where it has only mixes of a format, one of these.
+FILE_TYPES = {
+    "f16": 1,
+    "bf16": 32,
+    "q4_0": 2,
+    "q4_1": 3,
+    "q5_0": 8,
+    "q5_1": 9,
+    "q8_0": 7,
+    "q2_k": 10,
+    "q3_k": 12,
+    "q4_k": 15,
+    "q5_k": 17,
+    "q6_k": 18,
+    "iq4_nl": 25,
+    "iq4_xs": 30,
+    "mxfp4": 38,
+}
+
+
+class BlockFacts(NamedTuple):
+    """Where a block's scale and minimum are, and what random integers in it come to."""
+
+    scale: int  # offset of the f16 scale
+    deviation: float  # of a weight, if the scale is 1
+    minimum: int | None = None  # offset of the f16 minimum
+    minimum_factor: float = 0.0  # of the scale: takes the mean of the codes away
+
+
+# Uniform codes of b bits deviate by 2^b / sqrt(12). Times scales of 0 .. s (K-quants: 63, or 15 in
+# q2_k) the mean square is s^2 / 3 times that of the codes; minima of 0 .. s, times dmin, then take
+# the mean away but for their own deviation, which doubles the variance, roughly.
+BLOCKS = {
+    "q8_0": BlockFacts(0, 73.3),
+    "q4_0": BlockFacts(0, 4.6),
+    "q4_1": BlockFacts(0, 4.6, 2, -7.5),
+    "q5_0": BlockFacts(0, 9.2),
+    "q5_1": BlockFacts(0, 9.2, 2, -15.5),
+    "q2_k": BlockFacts(80, 18.0, 82, 1.5),
+    "q3_k": BlockFacts(108, 42.0),
+    "q4_k": BlockFacts(0, 300.0, 2, 7.5),
+    "q5_k": BlockFacts(0, 600.0, 2, 15.5),
+    "q6_k": BlockFacts(208, 1366.0),
+    "iq4_nl": BlockFacts(0, 71.0),
+    "iq4_xs": BlockFacts(0, 1310.0),
+    "mxfp4": BlockFacts(0, 2.8),
+}
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -60,8 +106,9 @@ def random_rows(
     generator: np.random.Generator, format: str, rows: int, columns: int
 ) -> npt.NDArray[np.uint8]:
     """Draw a matrix as the bytes of its rows: (rows, bytes per row)."""
-    if format in ("q4_0", "q8_0"):
-        return random_blocks(generator, format, rows * columns // BLOCK).reshape(rows, -1)
+    if format in BLOCKS:
+        kind = gguf.GGMLQuantizationType[format.upper()]
+        return random_blocks(generator, format, rows * columns // gguf.GGML_QUANT_SIZES[kind][0])
     out = np.empty((rows, columns), np.uint16)
     for start in range(0, rows, 1024):  # float32 only for a slice at a time
         values = generator.random((min(1024, rows - start), columns), np.float32) - np.float32(0.5)
@@ -74,21 +121,33 @@ def random_rows(
 def random_blocks(
     generator: np.random.Generator, format: str, blocks: int
 ) -> npt.NDArray[np.uint8]:
-    """Draw q4_0 blocks (blocks, 18) or q8_0 blocks (blocks, 34): an f16 scale, then codes."""
-    code_bytes, deviation_of_codes = (16, 4.6) if format == "q4_0" else (32, 73.3)
-    out = np.frombuffer(bytearray(generator.bytes(blocks * (2 + code_bytes))), np.uint8)
-    out = out.reshape(blocks, 2 + code_bytes)
+    """Draw blocks (blocks, bytes): random integers, and f16 scales that give them DEVIATION."""
+    facts = BLOCKS[format]
+    size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[format.upper()]][1]
+    out = np.frombuffer(bytearray(generator.bytes(blocks * size)), np.uint8).reshape(blocks, size)
     scales = generator.random(blocks, np.float32)
     scales += np.float32(0.5)
-    scales *= np.float32(DEVIATION / deviation_of_codes)
-    # q4_0's codes are -8..7, half a step below zero on average; signs of both kinds undo that.
-    scales *= 1 - 2 * (out[:, 0] & 1).astype(np.float32)
-    out[:, :2] = scales.astype("<f2").view(np.uint8).reshape(blocks, 2)
+    scales *= np.float32(DEVIATION / facts.deviation)
+    if facts.minimum is None:
+        # Codes need not be 0 on average (q4_0's are -8..7); signs of both kinds undo that.
+        scales *= 1 - 2 * (out[:, size // 2] & 1).astype(np.float32)
+    if format == "mxfp4":
+        out[:, 0] = 127 + int(np.rint(np.log2(DEVIATION / facts.deviation)))
+    else:
+        out[:, facts.scale : facts.scale + 2] = half(scales)
+    if facts.minimum is not None:
+        minima = scales * np.float32(facts.minimum_factor)
+        out[:, facts.minimum : facts.minimum + 2] = half(minima)
     if format == "q8_0":
         # -128 is no code of q8_0: quantizers scale by 127, and kernels may rely on it.
         codes = out[:, 2:]
         codes[codes == 0x80] = 0x81
     return out
+
+
+def half(x: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """(blocks,) float32 -> the bytes of f16 (blocks, 2)."""
+    return x.astype("<f2").view(np.uint8).reshape(len(x), 2)
 
 
 def vocabulary() -> list[tuple[str, float, int]]:
