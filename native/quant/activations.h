@@ -3,11 +3,13 @@
 // A tile of T tokens (T = 1 .. Isa::kTokens) is blocks of 32 or 256 columns, each block
 //   f32:   f32 x[T][32]                                                       128 T bytes
 //   q8:    int8 q[T][32] | f32 scale[T] | i32 bias[T] | f32 sum[T]             44 T bytes
-//   q8_k:  int8 q[T][256] | f32 scale[T] | i16 sums16[T][16] | i16 sums32[T][8]   308 T bytes
+//   q8_k:  int8 q[T][256] | f32 scale[T] | i32 bias[T][16] | i16 sums16[T][16] | i16 sums32[T][8]
+//                                                                             372 T bytes
 // so a kernel needs one base pointer and constant offsets. Columns are padded to a block with zeros.
 //   scale = amax/127 over the block's values, q = round(x * 127/amax), to even on ties
 //   bias  = -8 * sum(q): removes the offset of unsigned codes as a start value (+8 in Q4_0)
 //   sum   = scale * sum(q), one rounding: multiplies the minimum of formats that have one
+//           in q8_k -32 * sum(q) of each 16 columns (32 is the offset of Q6_K)
 //   sums16, sums32 = -sum(q) of each 16 and 32 columns: for the offsets and minima of sub-blocks, which
 //           an int16 multiply-add takes in pairs. Four in a row stand in the order 0, 2, 1, 3: the even
 //           bytes of a lane's four scales, then the odd ones (Isa::even_bytes).
@@ -41,10 +43,11 @@ struct Q8KBlock {
     static constexpr int kColumns = kSuperBlock;
     int8_t q[T][kSuperBlock];
     float scale[T];
+    int32_t bias[T][16];
     int16_t sums16[T][16];
     int16_t sums32[T][8];
 };
-static_assert(sizeof(Q8KBlock<1>) == 308 && sizeof(Q8KBlock<4>) == 1232);
+static_assert(sizeof(Q8KBlock<1>) == 372 && sizeof(Q8KBlock<4>) == 1488);
 
 // Where the sum of sub-block `i` stands.
 INFERNO_INLINE int paired(int i) { return (i & ~3) | (i & 1) << 1 | (i >> 1 & 1); }

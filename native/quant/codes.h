@@ -8,6 +8,17 @@
 
 namespace inferno {
 
+// Ask for part `part` of `parts` of what a row tile holds a little ahead of block `w`, line by line: the hardware
+// prefetcher alone stops at each 4 KB page, and several tokens' arithmetic leaves it too far behind (30.6 against
+// 33.4 GB/s at 2.3 KB; docs/lab-notebook.md).
+constexpr int kPrefetchAhead = 2304;
+template <class Isa, class TileBlock>
+INFERNO_INLINE void prefetch_part(const TileBlock* w, int part, int parts) {
+    const char* ahead = (const char*)w + kPrefetchAhead;
+    constexpr int kLines = (int)(sizeof(TileBlock) + 63) / 64;
+    for (int line = kLines * part / parts; line < kLines * (part + 1) / parts; ++line) Isa::prefetch(ahead + 64 * line);
+}
+
 // The whole part of `value`, within 0 .. largest; 0 for NaN.
 INFERNO_INLINE uint8_t clamped_code(float value, int largest) {
     return value >= (float)largest ? (uint8_t)largest : value >= 0.0f ? (uint8_t)value : 0;

@@ -129,94 +129,85 @@ INFERNO_INLINE void load_minima(const ScaleMinimumTile& tile, typename Isa::Byte
     minima[1] = Isa::merge(Isa::field(last, 4, 0x0F), word, 2, 0x30);
 }
 
-// acc[r][t] += d * scale_x * total, then -= dmin * scale_x * sum of minima * sums of q.
-template <class Isa, class Format, int T, int R>
-INFERNO_INLINE void step_super_block(const typename Format::TileBlock* const (&w)[R], const Q8KBlock<T>& x,
-                                     float (*acc)[T][kTileRows]) {
-    constexpr int kSubBlocks = kSuperBlock / Format::kSubBlock;
+// acc[t] += d * scale_x * total, then += dmin * scale_x * sum of minima * -sum(q).
+//
+// One row tile at a time, whatever Isa::kTiles: a broadcast is cheaper than the store of a total, and one tile's
+// totals stay in registers where there are 32 (docs/lab-notebook.md).
+template <class Isa, class Format, int T>
+INFERNO_INLINE void step_super_block(const typename Format::TileBlock& w, const Q8KBlock<T>& x,
+                                     float (*acc)[kTileRows]) {
+    constexpr int kWords = kSuperBlock / Format::kSubBlock / 4;
     // Lines of 8 columns that an integer sum takes before it is scaled and joined to the total: a sub-block's,
     // or fewer if the sums are narrow.
     constexpr int kSums = Isa::code_run(Format::kLargestCode) / 2, kOwn = Format::kSubBlock / 8;
     constexpr int kRun = kSums < kOwn ? kSums : kOwn;
     static_assert(kRun >= 1 && 4 % kRun == 0);
+    // The offset's share of a sub-block, where a sum can begin there.
+    constexpr bool kStarts = !Format::kHasMinima && Isa::kSumsStartAnywhere;
 
-    typename Isa::Scale scales[R][kSubBlocks];
-    // In memory and not in registers, which the sums need.
-    alignas(64) int32_t total[R][T][kTileRows] = {};
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-        typename Isa::Bytes bytes[kSubBlocks / 4];
-        Format::template scales<Isa>(*w[r], bytes);
-#pragma GCC unroll 4
-        for (int i = 0; i < kSubBlocks / 4; ++i) {
-#pragma GCC unroll 4
-            for (int j = 0; j < 4; ++j) scales[r][4 * i + j] = Isa::scale_of(bytes[i], j);
-        }
-    }
+    typename Isa::Bytes scales[kWords];
+    Format::template scales<Isa>(w, scales);
+    typename Isa::I32 total[T];
+#pragma GCC unroll 16
+    for (int t = 0; t < T; ++t) total[t] = Isa::zero_i32();
 #pragma GCC unroll 1
     for (int s = 0; s < 8; ++s) {
-        typename Isa::CodeSum sum[R][T];
+        prefetch_part<Isa>(&w, s, 8);
+        typename Isa::CodeSum sum[T];
 #pragma GCC unroll 4
         for (int m = 0; m < 4; ++m) {
-            typename Isa::Bytes first[R], second[R];
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) Format::template codes<Isa>(*w[r], s, m, first[r], second[r]);
+            const int sub_block = s * (32 / Format::kSubBlock) + m / kOwn;
+            typename Isa::Bytes first, second;
+            Format::template codes<Isa>(w, s, m, first, second);
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) {
-                const auto x0 = Isa::broadcast(&x.q[t][32 * s + 8 * m]);
-#pragma GCC unroll 4
-                for (int r = 0; r < R; ++r) {
-                    if (m % kRun == 0) sum[r][t] = Isa::code_sum(0);
-                    Isa::dot_codes(sum[r][t], first[r], x0);
+                if (m % kRun == 0) {
+                    int32_t start = 0;
+                    if constexpr (kStarts) start = x.bias[t][sub_block] >> (5 - Format::kOffsetBits);
+                    sum[t] = Isa::code_sum(start);
                 }
-                const auto x1 = Isa::broadcast(&x.q[t][32 * s + 8 * m + 4]);
-#pragma GCC unroll 4
-                for (int r = 0; r < R; ++r) Isa::dot_codes(sum[r][t], second[r], x1);
+                Isa::dot_codes(sum[t], first, Isa::broadcast(&x.q[t][32 * s + 8 * m]));
+                Isa::dot_codes(sum[t], second, Isa::broadcast(&x.q[t][32 * s + 8 * m + 4]));
             }
             if (m % kRun != kRun - 1) continue;
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) {
-                const auto scale = scales[r][s * (32 / Format::kSubBlock) + m / kOwn];
+            const auto scale = Isa::scale_of(scales[sub_block / 4], sub_block % 4);
 #pragma GCC unroll 16
-                for (int t = 0; t < T; ++t) {
-                    const auto run = Isa::scaled(sum[r][t], scale);
-                    Isa::store(total[r][t], Isa::add(Isa::load(total[r][t]), run));
-                }
-            }
+            for (int t = 0; t < T; ++t) total[t] = Isa::add(total[t], Isa::scaled(sum[t], scale));
         }
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-        // What is times the sums of the activations: minima, or scales if there is an offset.
-        typename Isa::Bytes bytes[kSubBlocks / 4];
-        if constexpr (Format::kHasMinima)
-            Format::template minima<Isa>(*w[r], bytes);
-        else
-            Format::template scales<Isa>(*w[r], bytes);
-        typename Isa::I32 correction[T];
+    const auto d = Isa::load_f16(w.d);
+    if constexpr (kStarts) {
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) correction[t] = Isa::zero_i32();
+        for (int t = 0; t < T; ++t) {
+            const auto product = Isa::mul(d, Isa::splat(x.scale[t]));
+            Isa::store(acc[t], Isa::fma(Isa::to_float(total[t]), product, Isa::load(acc[t])));
+        }
+    } else {
+        // What is times the sums of the activations: minima, or the scales themselves if there is an offset.
+        if constexpr (Format::kHasMinima) Format::template minima<Isa>(w, scales);
+        typename Isa::I32 correction[T];
 #pragma GCC unroll 4
-        for (int i = 0; i < kSubBlocks / 4; ++i) {
-            const auto even = Isa::even_bytes(bytes[i]), odd = Isa::odd_bytes(bytes[i]);
+        for (int i = 0; i < kWords; ++i) {
+            const auto even = Isa::even_bytes(scales[i]), odd = Isa::odd_bytes(scales[i]);
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) {
                 const int16_t* sums = (Format::kSubBlock == 16 ? x.sums16[t] : x.sums32[t]) + 4 * i;
-                correction[t] = Isa::dot_pairs(Isa::dot_pairs(correction[t], even, sums), odd, sums + 2);
+                const auto before = i == 0 ? Isa::zero_i32() : correction[t];
+                correction[t] = Isa::dot_pairs(Isa::dot_pairs(before, even, sums), odd, sums + 2);
             }
         }
-        const auto d = Isa::load_f16(w[r]->d);
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
             const auto scale_x = Isa::splat(x.scale[t]);
-            auto sum = Isa::load(total[r][t]);
-            if constexpr (!Format::kHasMinima) sum = Isa::add(sum, Isa::shift_left(correction[t], Format::kOffsetBits));
-            auto a = Isa::fma(Isa::to_float(sum), Isa::mul(d, scale_x), Isa::load(acc[r][t]));
+            auto a = Isa::load(acc[t]);
             if constexpr (Format::kHasMinima) {
-                const auto dmin = Isa::load_f16(w[r]->dmin);
-                a = Isa::fma(Isa::to_float(correction[t]), Isa::mul(dmin, scale_x), a);
+                a = Isa::fma(Isa::to_float(total[t]), Isa::mul(d, scale_x), a);
+                a = Isa::fma(Isa::to_float(correction[t]), Isa::mul(Isa::load_f16(w.dmin), scale_x), a);
+            } else {
+                const auto sum = Isa::add(total[t], Isa::shift_left(correction[t], Format::kOffsetBits));
+                a = Isa::fma(Isa::to_float(sum), Isa::mul(d, scale_x), a);
             }
-            Isa::store(acc[r][t], a);
+            Isa::store(acc[t], a);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 A tile of T tokens is, block by block, `f32 x[T][32]`, or
 `int8 q[T][32] | f32 scale[T] | i32 bias[T] | f32 sum[T]`, or of 256 columns
-`int8 q[T][256] | f32 scale[T] | i16 sums[T][16] | i16 sums[T][8]`; the last tile of a batch is as
-narrow as it has to be.
+`int8 q[T][256] | f32 scale[T] | i32 bias[T][16] | i16 sums[T][16] | i16 sums[T][8]`; the last tile
+of a batch is as narrow as it has to be.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def tiles(kind: str, x: Floats, width: int) -> bytes:
                 out += [(-8 * sums[:, b]).astype("<i4").tobytes()]
                 out += [(scales[:, b] * sums[:, b].astype(np.float32)).tobytes()]
             else:
+                by_16 = q[:, block].reshape(len(q), 16, 16).sum(axis=2, dtype=np.int32)
+                out += [(-32 * by_16).astype("<i4").tobytes()]
                 out += [negated_sums(q[:, block], columns) for columns in (16, 32)]
     return b"".join(out)
 

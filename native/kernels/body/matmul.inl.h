@@ -28,10 +28,8 @@ void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token)
         const W* blocks[R];
         for (int r = 0; r < R; ++r) {
             blocks[r] = w + r * a.blocks + b;
-            // Two kilobytes ahead, line by line: the hardware prefetcher alone stops at each 4 KB page, and
-            // four tokens' arithmetic leaves it too far behind (30.6 against 33.4 GB/s; docs/lab-notebook.md).
-            const char* ahead = (const char*)blocks[r] + 2304;
-            for (size_t line = 0; line < sizeof(W); line += 64) Isa::prefetch(ahead + line);
+            // Larger blocks ask for theirs as they go.
+            if constexpr (Format::kColumns == kBlock) prefetch_part<Isa>(blocks[r], 0, 1);
         }
         Format::template step<Isa, T>(blocks, xs[b], acc);
     }

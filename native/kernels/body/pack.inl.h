@@ -59,20 +59,28 @@ INFERNO_INLINE void pack_q8_k(PackTarget to, int64_t block, const float* x) {
     }
     const Rounding rounding = rounding_of(amax);
     const auto inverse = Isa::splat(rounding.inverse);
+    int32_t bias[16];
     int16_t sums16[16], sums32[8];
     for (int i = 0; i < 8; ++i) {
         auto a = Isa::load(x + 32 * i), b = Isa::load(x + 32 * i + 16);
         if (!rounding.finite) a = Isa::zero(), b = Isa::zero();
         int32_t sums[2];
         Isa::store_rounded(q + 32 * i, Isa::mul(a, inverse), Isa::mul(b, inverse), sums);
+        bias[2 * i] = -32 * sums[0];
+        bias[2 * i + 1] = -32 * sums[1];
         sums16[paired(2 * i)] = (int16_t)-sums[0];
         sums16[paired(2 * i + 1)] = (int16_t)-sums[1];
         sums32[paired(i)] = (int16_t)-(sums[0] + sums[1]);
     }
     uint8_t* facts = base + to.width * kSuperBlock;
-    std::memcpy(facts + to.slot * 4, &rounding.scale, 4);
-    std::memcpy(facts + to.width * 4 + to.slot * sizeof sums16, sums16, sizeof sums16);
-    std::memcpy(facts + to.width * (4 + sizeof sums16) + to.slot * sizeof sums32, sums32, sizeof sums32);
+    const auto put = [&](const void* fact, size_t size) {
+        std::memcpy(facts + to.slot * size, fact, size);
+        facts += to.width * size;
+    };
+    put(&rounding.scale, sizeof rounding.scale);
+    put(bias, sizeof bias);
+    put(sums16, sizeof sums16);
+    put(sums32, sizeof sums32);
 }
 
 // `lanes(i)` gives columns i .. i + 15; columns from `columns` on become zero.

@@ -189,6 +189,7 @@ struct Avx2 {
     // Sum of products of unsigned codes with int8 (-127..127). An int16 lane takes pairs of products, each at
     // most 2 * 127 * code, so it holds this many groups of four columns (8 for codes of 4 bits, 4 of 5, 2 of 6)
     // and one multiply-add at their end replaces one a group.
+    static constexpr bool kSumsStartAnywhere = false;
     static constexpr int code_run(int largest) {
         const int groups = 32767 / (2 * 127 * largest);
         return groups >= 8 ? 8 : groups >= 4 ? 4 : 2;

@@ -135,6 +135,7 @@ struct Avx512Vnni {
 
     // vpdpbusd sums four products of unsigned weights and signed activations into each 32-bit lane, so the
     // correction of the weights' offset is a start value and costs nothing.
+    static constexpr bool kSumsStartAnywhere = true;
     static constexpr int code_run(int) { return 8; }
     using CodeSum = __m512i;
     INFERNO_INLINE CodeSum code_sum(int32_t start) { return _mm512_set1_epi32(start); }

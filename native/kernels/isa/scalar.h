@@ -173,6 +173,7 @@ struct Scalar {
         return each([&](int i) { return (float)a.lane[i]; });
     }
 
+    static constexpr bool kSumsStartAnywhere = true;
     static constexpr int code_run(int) { return 8; }
     using CodeSum = I32;
     INFERNO_APART CodeSum code_sum(int32_t start) {
