@@ -200,11 +200,15 @@ def test_the_guide_shows_the_file_that_it_adds() -> None:
 
 
 def test_the_readme_lists_the_formats() -> None:
-    multiplied = {"f32": "float32", "q8": "int8 blocks of 32"}
+    blocks = {name: columns for name, columns, _ in _native.activations()}
+
+    def multiplied(activation: str) -> str:
+        return "float32" if activation == "f32" else f"int8 blocks of {blocks[activation]}"
+
     listed = [[name, *facts] for name, facts in table(README, "format").items()]
     assert listed == [
-        [name, f"{block_bytes * 8 / 32:g}", "yes" if encodes else "no", multiplied[activation]]
-        for name, activation, block_bytes, _, encodes in _native.formats()
+        [name, f"{size * 8 / columns:g}", "yes" if encodes else "no", multiplied(activation)]
+        for name, activation, columns, size, _, encodes in _native.formats()
     ]
 
 
