@@ -51,15 +51,13 @@ def tiles(kind: str, x: Floats, width: int) -> bytes:
     return b"".join(out)
 
 
-LIMIT = 7.0
-
-
 def negated_sums(q: npt.NDArray[np.int8], columns: int) -> bytes:
     """Sum (tokens, 256) by `columns`; of each four sums the second and the third change places."""
     sums = -q.reshape(len(q), -1, columns).sum(axis=2, dtype=np.int16)
     return sums.reshape(len(q), -1, 4)[:, :, [0, 2, 1, 3]].astype("<i2").tobytes()
 
 
+LIMIT = 7.0
 
 
 def pack(
