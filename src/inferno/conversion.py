@@ -119,8 +119,13 @@ def write_checkpoint(
         for part in matrix.parts
     }
     for vector in program.vectors:
+        if vector.offset:  # GGUF stores the sum, and what reads it must know
+            raise UnsupportedModel(
+                f"`model_type` {checkpoint.config.model_type}: its norms cannot be written to GGUF yet",
+                hint="quantize it while loading instead",
+            )
         formats |= {
-            f"{parameter.name}.{vector.suffix}": "f32"
+            f"{parameter.name}{vector.suffix}": "f32"
             for parameter, _, _ in vector.parts
             if parameter is not None
         }
