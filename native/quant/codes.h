@@ -2,7 +2,7 @@
 //
 // A format gives its codes four columns at a time, 16 rows side by side: codes<Isa>(tile block, m, low, high)
 // are columns 4m .. 4m + 3 and 16 + 4m .. 19 + 4m. These groups are the outer loop, so that each broadcast
-// of four activations serves every row.
+// of four activations serves every row. scale<Isa>(tile block), and minimum<Isa> if kHasMinimum, are floats.
 #pragma once
 #include "quant/activations.h"
 
@@ -24,21 +24,31 @@ INFERNO_INLINE uint8_t clamped_code(float value, int largest) {
     return value >= (float)largest ? (uint8_t)largest : value >= 0.0f ? (uint8_t)value : 0;
 }
 
-// total[r][t] = sum of (code - Format::kOffset) * q, a lane a row; codes are 0 .. Format::kLargestCode.
+// acc += scale_w * scale_x * total for token t: one rounding for the product of the scales, one for the fused
+// multiply-add. Then, if the format has minima, += minimum * (scale_x * sum(q)).
+template <class Isa, class Format, int T>
+INFERNO_INLINE void add_block(const typename Format::TileBlock& w, const Q8Block<T>& x, int t, typename Isa::I32 total,
+                              float* acc) {
+    const auto product = Isa::mul(Format::template scale<Isa>(w), Isa::splat(x.scale[t]));
+    auto a = Isa::fma(Isa::to_float(total), product, Isa::load(acc));
+    if constexpr (Format::kHasMinimum) a = Isa::fma(Format::template minimum<Isa>(w), Isa::splat(x.sum[t]), a);
+    Isa::store(acc, a);
+}
+
+// A block of unsigned codes, 0 .. Format::kLargestCode, less Format::kOffset.
 //
 // An instruction set with narrow sums widens them every Isa::code_run(largest code) groups. One that can
 // begin its sums anywhere begins them at the offset's share; the others add it when they widen.
 template <class Isa, class Format, int T, int R>
-INFERNO_INLINE void dot_unsigned_block(const typename Format::TileBlock* const (&w)[R], const Q8Block<T>& x,
-                                       typename Isa::I32 (&total)[R][T]) {
+INFERNO_INLINE void step_unsigned(const typename Format::TileBlock* const (&w)[R], const Q8Block<T>& x,
+                                  float (*acc)[T][kTileRows]) {
     constexpr int kRun = Isa::code_run(Format::kLargestCode) / 2;
-    static_assert(kRun >= 1 && 4 % kRun == 0);
-    const auto start = [&](int m, int t) {
-        if (m >= kRun) return 0;
-        // bias is -8 * sum(q).
+    static_assert(kRun == 4 || kRun == 2);
+    const auto start = [&](int t) {  // bias is -8 * sum(q)
         return Format::kOffset % 8 ? (x.bias[t] >> 3) * Format::kOffset : x.bias[t] * (Format::kOffset / 8);
     };
     typename Isa::CodeSum sum[R][T];
+    [[maybe_unused]] typename Isa::I32 first_run[R][T];
 #pragma GCC unroll 4
     for (int m = 0; m < 4; ++m) {
         typename Isa::Bytes low[R], high[R];
@@ -49,88 +59,64 @@ INFERNO_INLINE void dot_unsigned_block(const typename Format::TileBlock* const (
             const auto first = Isa::broadcast(&x.q[t][4 * m]);
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
-                if (m % kRun == 0) sum[r][t] = Isa::code_sum(start(m, t));
+                if (m % kRun == 0) sum[r][t] = Isa::code_sum(kRun == 4 ? start(t) : 0);
                 Isa::dot_codes(sum[r][t], low[r], first);
             }
             const auto second = Isa::broadcast(&x.q[t][16 + 4 * m]);
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) Isa::dot_codes(sum[r][t], high[r], second);
         }
-        if (m % kRun != kRun - 1) continue;
+        if constexpr (kRun < 4) {
+            if (m != kRun - 1) continue;
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r)
+            for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
-            for (int t = 0; t < T; ++t) {
-                const auto run = Isa::code_total(sum[r][t], start(m, t));
-                total[r][t] = m < kRun ? run : Isa::add(total[r][t], run);
-            }
-    }
-}
-
-// total[r][t] = sum of code * q, for codes that are int8.
-template <class Isa, class Format, int T, int R>
-INFERNO_INLINE void dot_signed_block(const typename Format::TileBlock* const (&w)[R], const Q8Block<T>& x,
-                                     typename Isa::I32 (&total)[R][T]) {
-    typename Isa::ByteSum sum[R][T];
-#pragma GCC unroll 4
-    for (int m = 0; m < 4; ++m) {
-        typename Isa::SignedBytes low[R], high[R];
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-            typename Isa::Bytes first, second;
-            Format::template codes<Isa>(*w[r], m, first, second);
-            low[r] = Isa::signed_bytes(first);
-            high[r] = Isa::signed_bytes(second);
-        }
-#pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) {
-            const auto first = Isa::broadcast(&x.q[t][4 * m]);
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) {
-                if (m == 0) sum[r][t] = Isa::byte_sum(x.bias[t]);
-                Isa::dot_bytes(sum[r][t], low[r], first);
-            }
-            const auto second = Isa::broadcast(&x.q[t][16 + 4 * m]);
-#pragma GCC unroll 4
-            for (int r = 0; r < R; ++r) Isa::dot_bytes(sum[r][t], high[r], second);
+                for (int t = 0; t < T; ++t) first_run[r][t] = Isa::code_total(sum[r][t], 0);
         }
     }
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) total[r][t] = Isa::byte_total(sum[r][t]);
+        for (int t = 0; t < T; ++t) {
+            if constexpr (kRun < 4) {
+                const auto total = Isa::add(first_run[r][t], Isa::code_total(sum[r][t], start(t)));
+                add_block<Isa, Format>(*w[r], x, t, total, acc[r][t]);
+            } else {
+                add_block<Isa, Format>(*w[r], x, t, Isa::code_total(sum[r][t], start(t)), acc[r][t]);
+            }
+        }
 }
 
-// acc[r][t] += scale_w * scale_x * total: one rounding for the product of the scales, one for the fused
-// multiply-add. `scale(r)` is the scale of 16 rows.
-template <class Isa, int T, int R, class Scale>
-INFERNO_INLINE void add_scaled(const typename Isa::I32 (&total)[R][T], const Q8Block<T>& x, float (*acc)[T][kTileRows],
-                               Scale scale) {
+// A block of codes that are int8.
+template <class Isa, class Format, int T, int R>
+INFERNO_INLINE void step_signed(const typename Format::TileBlock* const (&w)[R], const Q8Block<T>& x,
+                                float (*acc)[T][kTileRows]) {
+    typename Isa::ByteSum sum[R][T];
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-        const auto s = scale(r);
+    for (int m = 0; m < 4; ++m) {
+        typename Isa::Bytes codes[2][R];
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) Format::template codes<Isa>(*w[r], m, codes[0][r], codes[1][r]);
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half) {
+            typename Isa::SignedBytes bytes[R];
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) bytes[r] = Isa::signed_bytes(codes[half][r]);
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) {
-            const auto product = Isa::mul(s, Isa::splat(x.scale[t]));
-            Isa::store(acc[r][t], Isa::fma(Isa::to_float(total[r][t]), product, Isa::load(acc[r][t])));
+            for (int t = 0; t < T; ++t) {
+                const auto four = Isa::broadcast(&x.q[t][16 * half + 4 * m]);
+#pragma GCC unroll 4
+                for (int r = 0; r < R; ++r) {
+                    if (m == 0 && half == 0) sum[r][t] = Isa::byte_sum(x.bias[t]);
+                    Isa::dot_bytes(sum[r][t], bytes[r], four);
+                }
+            }
         }
     }
-}
-
-// The same, then acc[r][t] += minimum * (scale_x * sum(q)).
-template <class Isa, int T, int R, class Scale, class Minimum>
-INFERNO_INLINE void add_scaled_and_minimum(const typename Isa::I32 (&total)[R][T], const Q8Block<T>& x,
-                                           float (*acc)[T][kTileRows], Scale scale, Minimum minimum) {
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-        const auto s = scale(r), m = minimum(r);
+    for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
-        for (int t = 0; t < T; ++t) {
-            const auto product = Isa::mul(s, Isa::splat(x.scale[t]));
-            const auto a = Isa::fma(Isa::to_float(total[r][t]), product, Isa::load(acc[r][t]));
-            Isa::store(acc[r][t], Isa::fma(m, Isa::splat(x.sum[t]), a));
-        }
-    }
+        for (int t = 0; t < T; ++t) add_block<Isa, Format>(*w[r], x, t, Isa::byte_total(sum[r][t]), acc[r][t]);
 }
 
 }  // namespace inferno

@@ -7,20 +7,12 @@ namespace inferno {
 
 constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-template <class Isa>
-INFERNO_INLINE void load_iq4(const NibbleTile& tile, int m, typename Isa::SignedBytes& low,
-                             typename Isa::SignedBytes& high) {
-    typename Isa::Bytes first, second;
-    load_nibbles<Isa>(tile, m, first, second);
-    low = Isa::signed_bytes(Isa::lookup(first, kIq4Values));
-    high = Isa::signed_bytes(Isa::lookup(second, kIq4Values));
-}
-
 struct IQ4_NL {
     static constexpr const char* kName = "iq4_nl";
     static constexpr int kColumns = kBlock;
     static constexpr Activation kActivation = Activation::q8;
     static constexpr bool kEncodes = false;
+    static constexpr bool kHasMinimum = false;
 
     struct Block {
         f16 scale;
@@ -59,12 +51,14 @@ struct IQ4_NL {
         high = Isa::lookup(high, kIq4Values);
     }
 
-    // acc[r][t] += scale_w * scale_x * sum(value * q).
+    template <class Isa>
+    INFERNO_INLINE auto scale(const TileBlock& w) {
+        return Isa::load_f16(w.scale);
+    }
+
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
-        typename Isa::I32 total[R][T];
-        dot_signed_block<Isa, IQ4_NL>(w, x, total);
-        add_scaled<Isa>(total, x, acc, [&](int r) { return Isa::load_f16(w[r]->scale); });
+        step_signed<Isa, IQ4_NL>(w, x, acc);
     }
 };
 

@@ -69,20 +69,23 @@ struct IQ4_XS {
             typename Isa::ByteSum sum[R][T];
 #pragma GCC unroll 4
             for (int m = 0; m < 4; ++m) {
-                typename Isa::SignedBytes low[R], high[R];
+                typename Isa::Bytes codes[2][R];
 #pragma GCC unroll 4
-                for (int r = 0; r < R; ++r) load_iq4<Isa>(w[r]->nibbles[s], m, low[r], high[r]);
+                for (int r = 0; r < R; ++r) load_nibbles<Isa>(w[r]->nibbles[s], m, codes[0][r], codes[1][r]);
+#pragma GCC unroll 2
+                for (int half = 0; half < 2; ++half) {
+                    typename Isa::SignedBytes bytes[R];
+#pragma GCC unroll 4
+                    for (int r = 0; r < R; ++r) bytes[r] = Isa::signed_bytes(Isa::lookup(codes[half][r], kIq4Values));
 #pragma GCC unroll 16
-                for (int t = 0; t < T; ++t) {
-                    const auto first = Isa::broadcast(&x.q[t][32 * s + 4 * m]);
+                    for (int t = 0; t < T; ++t) {
+                        const auto four = Isa::broadcast(&x.q[t][32 * s + 16 * half + 4 * m]);
 #pragma GCC unroll 4
-                    for (int r = 0; r < R; ++r) {
-                        if (m == 0) sum[r][t] = Isa::byte_sum(8 * x.sums32[t][paired(s)]);
-                        Isa::dot_bytes(sum[r][t], low[r], first);
+                        for (int r = 0; r < R; ++r) {
+                            if (m == 0 && half == 0) sum[r][t] = Isa::byte_sum(8 * x.sums32[t][paired(s)]);
+                            Isa::dot_bytes(sum[r][t], bytes[r], four);
+                        }
                     }
-                    const auto second = Isa::broadcast(&x.q[t][32 * s + 16 + 4 * m]);
-#pragma GCC unroll 4
-                    for (int r = 0; r < R; ++r) Isa::dot_bytes(sum[r][t], high[r], second);
                 }
             }
 #pragma GCC unroll 4

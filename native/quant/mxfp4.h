@@ -14,6 +14,7 @@ struct MXFP4 {
     static constexpr int kColumns = kBlock;
     static constexpr Activation kActivation = Activation::q8;
     static constexpr bool kEncodes = false;
+    static constexpr bool kHasMinimum = false;
     static constexpr int kLargestCode = 24, kOffset = 12;
 
     struct Block {
@@ -53,12 +54,14 @@ struct MXFP4 {
         high = Isa::lookup(high, kE2M1Values);
     }
 
-    // acc[r][t] += scale_w * scale_x * sum((code - 12) * q).
+    template <class Isa>
+    INFERNO_INLINE auto scale(const TileBlock& w) {
+        return Isa::load_half_powers_of_two(w.exponent);
+    }
+
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
-        typename Isa::I32 total[R][T];
-        dot_unsigned_block<Isa, MXFP4>(w, x, total);
-        add_scaled<Isa>(total, x, acc, [&](int r) { return Isa::load_half_powers_of_two(w[r]->exponent); });
+        step_unsigned<Isa, MXFP4>(w, x, acc);
     }
 };
 

@@ -11,6 +11,7 @@ struct Q4_0 {
     static constexpr int kColumns = kBlock;
     static constexpr Activation kActivation = Activation::q8;
     static constexpr bool kEncodes = true;
+    static constexpr bool kHasMinimum = false;
     static constexpr int kLargestCode = 15, kOffset = 8;
 
     struct Block {
@@ -61,12 +62,14 @@ struct Q4_0 {
         load_nibbles<Isa>(w.nibbles, m, low, high);
     }
 
-    // acc[r][t] += scale_w * scale_x * sum((nibble - 8) * q).
+    template <class Isa>
+    INFERNO_INLINE auto scale(const TileBlock& w) {
+        return Isa::load_f16(w.scale);
+    }
+
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
-        typename Isa::I32 total[R][T];
-        dot_unsigned_block<Isa, Q4_0>(w, x, total);
-        add_scaled<Isa>(total, x, acc, [&](int r) { return Isa::load_f16(w[r]->scale); });
+        step_unsigned<Isa, Q4_0>(w, x, acc);
     }
 };
 

@@ -10,6 +10,7 @@ struct Q4_1 {
     static constexpr int kColumns = kBlock;
     static constexpr Activation kActivation = Activation::q8;
     static constexpr bool kEncodes = false;
+    static constexpr bool kHasMinimum = true;
     static constexpr int kLargestCode = 15, kOffset = 0;
 
     struct Block {
@@ -48,14 +49,18 @@ struct Q4_1 {
         load_nibbles<Isa>(w.nibbles, m, low, high);
     }
 
-    // acc[r][t] += scale_w * scale_x * sum(code * q), then += minimum * (scale_x * sum(q)).
+    template <class Isa>
+    INFERNO_INLINE auto scale(const TileBlock& w) {
+        return Isa::load_f16(w.scale);
+    }
+    template <class Isa>
+    INFERNO_INLINE auto minimum(const TileBlock& w) {
+        return Isa::load_f16(w.minimum);
+    }
+
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
-        typename Isa::I32 total[R][T];
-        dot_unsigned_block<Isa, Q4_1>(w, x, total);
-        add_scaled_and_minimum<Isa>(
-            total, x, acc, [&](int r) { return Isa::load_f16(w[r]->scale); },
-            [&](int r) { return Isa::load_f16(w[r]->minimum); });
+        step_unsigned<Isa, Q4_1>(w, x, acc);
     }
 };
 

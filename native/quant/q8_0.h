@@ -9,6 +9,7 @@ struct Q8_0 {
     static constexpr int kColumns = kBlock;
     static constexpr Activation kActivation = Activation::q8;
     static constexpr bool kEncodes = true;
+    static constexpr bool kHasMinimum = false;
 
     struct Block {
         f16 scale;
@@ -61,12 +62,14 @@ struct Q8_0 {
         high = Isa::load_bytes(&w.codes[4 + m][0][0]);
     }
 
-    // acc[r][t] += scale_w * scale_x * sum(code * q).
+    template <class Isa>
+    INFERNO_INLINE auto scale(const TileBlock& w) {
+        return Isa::load_f16(w.scale);
+    }
+
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
-        typename Isa::I32 total[R][T];
-        dot_signed_block<Isa, Q8_0>(w, x, total);
-        add_scaled<Isa>(total, x, acc, [&](int r) { return Isa::load_f16(w[r]->scale); });
+        step_signed<Isa, Q8_0>(w, x, acc);
     }
 };
 

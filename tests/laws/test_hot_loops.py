@@ -4,6 +4,9 @@ A register tile of R row tiles and T tokens keeps R T accumulators of 16 lanes i
 (body/matmul.inl.h), each loaded and stored once a block; a compiler with registers to spare keeps
 some there. That is all the traffic with the stack that a block may have, and an inner loop none. A
 spill changes no bit of any answer: only the disassembly shows it.
+
+Blocks of 256 columns prefetch in their loop over 32 columns, which is the one looked at; scales of
+sub-blocks are an array on the stack, which that loop indexes.
 """
 
 from __future__ import annotations
@@ -31,6 +34,17 @@ UNPACKING = 17  # a register of rows and block: four loads, eight ands, four shi
 LOOP = 5  # a block: two pointers, the counter, compare and jump
 # The odd copy of a register: compilers allocate them one by one.
 ALLOWANCE = 2.0
+
+# Where 16 bits hold fewer than 32 columns of codes, sums are widened so many times in 32 columns,
+# and wait on the stack (quant/codes.h, quant/super_blocks.h).
+RUNS = {
+    "avx2": {"Q5_0": 2, "Q5_1": 2, "MXFP4": 2, "Q2_K": 2, "Q3_K": 2, "Q5_K": 2, "Q6_K": 4},
+}
+# Sixteen registers are few for eight sums, two or four weights, a broadcast and what unpacks codes
+# of more than a nibble: masks and tables may be operands from the stack, at no instruction's cost,
+# and a few registers may be set aside.
+UNPACKED = {"avx2": {*RUNS["avx2"], "Q4_K", "IQ4_NL", "IQ4_XS"}}
+MOST_CONSTANTS, MOST_SET_ASIDE = 4, 6
 
 MULTIPLIES = re.compile(r"vp(maddubsw|maddwd|dpbusd)|vfmadd")
 TILE = re.compile(r"matmul_tile<inferno::\w+, (?P<format>.*), (?P<tokens>\d+), (?P<tiles>\d+)>\(")
@@ -67,13 +81,24 @@ def block_loop(function: Function) -> tuple:
     raise AssertionError(f"no loop over blocks in {function.name}")
 
 
-def spills(function: Function, accumulators: int) -> list[str]:
-    """Say what a pass of the block loop does to the stack that it should not."""
+def spills(function: Function, accumulators: int, constants: int = 0, aside: int = 0) -> list[str]:
+    """Say what a pass of the block loop does to the stack that it should not.
+
+    It may read so many constants, and set so many registers aside.
+    """
     block = block_loop(function)
     stores, loads = function.stack_traffic(block)
-    complaints = [f"{slot} loaded, a constant" for slot in loads.keys() - stores.keys()]
+    for slot in [slot for slot in loads if "*" in slot]:
+        del loads[slot]  # an element of an array, not a register's place
+    found = loads.keys() - stores.keys()
+    complaints = []
+    if len(found) > constants:
+        complaints = [f"{slot} loaded, a constant" for slot in found]
+    if constants:
+        for slot in found:
+            del loads[slot]
     for what, traffic in (("stores", stores), ("loads", loads)):
-        if traffic.total() > accumulators:
+        if traffic.total() > accumulators + aside:
             complaints.append(f"{traffic.total()} {what} for {accumulators} accumulators")
     for loop in function.loops():
         inside = loop != block and block[0].address <= loop[0].address
@@ -110,8 +135,12 @@ def test_block_loops_spill_nothing(isa: str) -> None:
     for format in formats:
         widest = max((tokens, rows) for name, tokens, rows in found if name == format)
         for tokens, rows in {widest, (1, 1)}:
-            accumulators = rows * tokens * LANES * 32 // BITS[isa]
-            complaints = spills(found[format, tokens, rows], accumulators)
+            name = format.removeprefix("inferno::")
+            vectors = rows * tokens * LANES * 32 // BITS[isa]
+            accumulators = vectors * RUNS.get(isa, {}).get(name, 1)
+            spare = name in UNPACKED.get(isa, ())
+            allowed = (MOST_CONSTANTS, MOST_SET_ASIDE) if spare else (0, 0)
+            complaints = spills(found[format, tokens, rows], accumulators, *allowed)
             assert complaints == [], (format, tokens, rows)
 
 
