@@ -119,15 +119,14 @@ nb::bytes pack(const std::string& isa, const std::string& op, const std::string&
     const int64_t columns = (int64_t)x.shape(1);
     const std::vector<float> values = with_slack(x.data(), x.size());
     const std::vector<float> more = other ? with_slack(other->data(), other->size()) : std::vector<float>();
-    const auto out = packed_activations(
-        kernels, activation_named(kind), tokens, columns, [&](int t, PackTarget to) {
-            if (op == "pack") kernels.pack(&values[t * columns], columns, to);
-            if (op == "rms_norm") kernels.rms_norm(&values[t * columns], more.data(), columns, epsilon, to);
-            if (op == "silu_mul") kernels.silu_mul(&values[t * columns], &more[t * columns], columns, to);
-            if (op == "gelu_mul") kernels.gelu_mul(&values[t * columns], &more[t * columns], columns, to);
-            if (op == "clamped_swiglu")
-                kernels.clamped_swiglu(&values[t * columns], &more[t * columns], columns, limit, to);
-        });
+    const auto out = packed_activations(kernels, activation_named(kind), tokens, columns, [&](int t, PackTarget to) {
+        if (op == "pack") kernels.pack(&values[t * columns], columns, to);
+        if (op == "rms_norm") kernels.rms_norm(&values[t * columns], more.data(), columns, epsilon, to);
+        if (op == "silu_mul") kernels.silu_mul(&values[t * columns], &more[t * columns], columns, to);
+        if (op == "gelu_mul") kernels.gelu_mul(&values[t * columns], &more[t * columns], columns, to);
+        if (op == "clamped_swiglu")
+            kernels.clamped_swiglu(&values[t * columns], &more[t * columns], columns, limit, to);
+    });
     return nb::bytes((const char*)out.data(), out.size());
 }
 

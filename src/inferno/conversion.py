@@ -121,7 +121,8 @@ def write_checkpoint(
     for vector in program.vectors:
         if vector.offset:  # GGUF stores the sum, and what reads it must know
             raise UnsupportedModel(
-                f"`model_type` {checkpoint.config.model_type}: its norms cannot be written to GGUF yet",
+                f"`model_type` {checkpoint.config.model_type}: GGUF has other norms than its "
+                "checkpoint, and they cannot be written yet",
                 hint="quantize it while loading instead",
             )
         formats |= {
