@@ -12,15 +12,20 @@ using EncodeRow = void (*)(const uint8_t* in, int64_t columns, uint8_t* out);
 
 template <class Target, class Source>
 void encode_row(const uint8_t* in, int64_t columns, uint8_t* out) {
-    const int64_t in_bytes = columns * (int64_t)sizeof(typename Source::Block) / kBlock;
-    const int64_t out_bytes = columns * (int64_t)sizeof(typename Target::Block) / kBlock;
-    for (int64_t b = 0; b * kBlock < columns; ++b) {
-        // Rows of floats need not end at a block.
-        typename Source::Block stored{};
-        const int64_t from = b * (int64_t)sizeof(stored);
-        std::memcpy(&stored, in + from, (size_t)std::min((int64_t)sizeof(stored), in_bytes - from));
-        float values[kBlock];
-        Source::decode(stored, values);
+    const int64_t in_bytes = columns * (int64_t)sizeof(typename Source::Block) / Source::kColumns;
+    const int64_t out_bytes = columns * (int64_t)sizeof(typename Target::Block) / Target::kColumns;
+    static_assert(Target::kColumns % Source::kColumns == 0);
+    constexpr int kSources = Target::kColumns / Source::kColumns;
+    for (int64_t b = 0; b * Target::kColumns < columns; ++b) {
+        float values[Target::kColumns];
+        for (int i = 0; i < kSources; ++i) {
+            // Rows of floats need not end at a block.
+            typename Source::Block stored{};
+            const int64_t from = (b * kSources + i) * (int64_t)sizeof(stored);
+            const auto size = (size_t)std::clamp<int64_t>(in_bytes - from, 0, sizeof(stored));
+            std::memcpy(&stored, in + from, size);
+            Source::decode(stored, values + i * Source::kColumns);
+        }
         typename Target::Block block;
         Target::encode(values, block);
         const int64_t to = b * (int64_t)sizeof(block);
@@ -59,8 +64,9 @@ void encode_rows(ThreadPool& pool, Format target, Format source, int64_t rows, i
     check(encode != nullptr, "floats are encoded, to a format that encodes");
     const FormatInfo from = format_info(source), to = format_info(target);
     check(rows > 0 && columns > 0, "there are rows");
-    check(to.activation == Activation::f32 || columns % kBlock == 0, "an encoded row is whole blocks");
-    const int64_t in_row = columns * from.block_bytes / kBlock, out_row = columns * to.block_bytes / kBlock;
+    check(to.activation == Activation::f32 || columns % to.columns == 0, "an encoded row is whole blocks");
+    const int64_t in_row = columns * from.block_bytes / from.columns;
+    const int64_t out_row = columns * to.block_bytes / to.columns;
     check((int64_t)in_bytes == rows * in_row && (int64_t)out_bytes == rows * out_row, "the bytes are the rows");
     const int chunks = (int)std::min<int64_t>(rows, 4096);
     pool.parallel_for(chunks, [&](int chunk) {

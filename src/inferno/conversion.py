@@ -160,10 +160,11 @@ def _tensor(
     if name is None:
         raise UnsupportedModel(f"Tensor `{tensor.name}`: GGUF has no name for it")
     columns = tensor.shape[-1]
-    if PACKED_FORMATS[format].activation != "f32" and columns % 32:
+    facts = PACKED_FORMATS[format]
+    if facts.activation != "f32" and columns % facts.columns:
         raise UnsupportedModel(
-            f"Tensor `{tensor.name}`: expected rows of whole blocks of 32 for {format}, "
-            f"found {columns}",
+            f"Tensor `{tensor.name}`: expected rows of whole blocks of {facts.columns} for "
+            f"{format}, found {columns}",
             hint="quantize it while loading instead, where the last block is filled up",
         )
     interleave = is_rope_interleaved(c.model_type, tensor.name) and not tensor.rope_interleaved

@@ -94,7 +94,7 @@ class Engine:
         (`:` and a file or type after it), or `ollama:name`.
 
         Args:
-            weights: quantize float weights while loading: "q4_0", "q8_0", "f16", "bf16", "f32".
+            weights: quantize float weights while loading: "q4_0", "q5_0", "q5_1", "q8_0", "f16", …
                 None keeps the types of the file, or does what the catalogue says of the model.
             threads: worker threads; None asks the machine (see `machine.default_threads`).
             context: positions a session can hold; None for the model's, or what memory allows.

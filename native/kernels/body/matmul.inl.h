@@ -69,7 +69,8 @@ INFERNO_INLINE void matmul_tokens(const MatmulArgs& a, const uint8_t* x, int tok
 
 template <class Isa, class Format>
 void matmul(const MatmulArgs& a) {
-    constexpr int T = Isa::kTokens, R = Isa::kTiles;
+    // Blocks of 256 columns gain nothing from a second row tile (quant/super_blocks.h).
+    constexpr int T = Isa::kTokens, R = Format::kColumns == kBlock ? Isa::kTiles : 1;
     // A single tile of tokens waits for memory, whatever its broadcasts cost: it reads one stream.
     if (a.num_tokens <= T) return matmul_tokens<Isa, Format, T, 1>(a, a.x, 0, a.num_tokens);
     const int64_t bytes = activation_bytes(Format::kActivation, 1, a.blocks * Format::kColumns);
