@@ -33,7 +33,6 @@ struct IQ4_NL {
             w[j + 16] = (float)kIq4Values[in.nibbles[j] >> 4] * d;
         }
     }
-    INFERNO_INLINE void encode(const float*, Block&) {}
 
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
         tile.scale[row] = in.scale;

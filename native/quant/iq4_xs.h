@@ -34,8 +34,6 @@ struct IQ4_XS {
         }
     }
 
-    INFERNO_INLINE void encode(const float*, Block&) {}
-
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
         tile.d[row] = in.d;
         for (int s = 0; s < 8; ++s) tile.scales[s / 4][row][s % 4] = (int8_t)scale(in, s);

@@ -36,7 +36,6 @@ struct MXFP4 {
             w[j + 16] = (float)(kE2M1Values[in.nibbles[j] >> 4] - 12) * d;
         }
     }
-    INFERNO_INLINE void encode(const float*, Block&) {}
 
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
         tile.exponent[row] = in.exponent;

@@ -28,8 +28,8 @@ struct Q2_K {
     static_assert(sizeof(TileBlock) == 1344);
 
     INFERNO_INLINE void decode(const Block& in, float* w) {
-        uint8_t codes[kSuperBlock];
-        unpack_codes(in, codes);
+        uint8_t codes[kSuperBlock] = {};
+        split_pairs(in.low_bits, 0, codes);
         const float d = f16_to_f32(in.d), dmin = f16_to_f32(in.dmin);
         for (int j = 0; j < kSuperBlock; ++j) {
             const int scale = in.scales[j / 16] & 15, minimum = in.scales[j / 16] >> 4;
@@ -37,11 +37,9 @@ struct Q2_K {
         }
     }
 
-    INFERNO_INLINE void encode(const float*, Block&) {}
-
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
-        uint8_t codes[kSuperBlock];
-        unpack_codes(in, codes);
+        uint8_t codes[kSuperBlock] = {};
+        split_pairs(in.low_bits, 0, codes);
         tile.d[row] = in.d;
         tile.dmin[row] = in.dmin;
         for (int i = 0; i < 4; ++i) std::memcpy(tile.scales[i][row], in.scales + 4 * i, 4);
@@ -53,12 +51,7 @@ struct Q2_K {
         out.d = tile.d[row];
         out.dmin = tile.dmin[row];
         for (int i = 0; i < 4; ++i) std::memcpy(out.scales + 4 * i, tile.scales[i][row], 4);
-        for (int j = 0; j < 64; ++j) {
-            const uint8_t* lowest = codes + j / 32 * 128 + j % 32;
-            int byte = 0;
-            for (int c = 0; c < 4; ++c) byte |= (lowest[32 * c] & 3) << 2 * c;
-            out.low_bits[j] = (uint8_t)byte;
-        }
+        join_pairs(codes, 0, out.low_bits);
     }
 
     template <class Isa>
@@ -78,11 +71,6 @@ struct Q2_K {
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8KBlock<T>& x, float (*acc)[T][kTileRows]) {
         for (int r = 0; r < R; ++r) step_super_block<Isa, Q2_K>(*w[r], x, acc[r]);
-    }
-
-private:
-    INFERNO_INLINE void unpack_codes(const Block& in, uint8_t* codes) {
-        for (int j = 0; j < kSuperBlock; ++j) codes[j] = in.low_bits[j / 128 * 32 + j % 32] >> j % 128 / 32 * 2 & 3;
     }
 };
 

@@ -30,17 +30,15 @@ struct Q3_K {
     static_assert(sizeof(TileBlock) == 1760);
 
     INFERNO_INLINE void decode(const Block& in, float* w) {
-        uint8_t codes[kSuperBlock];
-        unpack_codes(in, codes);
+        uint8_t codes[kSuperBlock] = {};
+        split_codes(in, codes);
         const float d = f16_to_f32(in.d);
         for (int j = 0; j < kSuperBlock; ++j) w[j] = d * (float)scale(in.scales, j / 16) * (float)(codes[j] - 4);
     }
 
-    INFERNO_INLINE void encode(const float*, Block&) {}
-
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
-        uint8_t codes[kSuperBlock];
-        unpack_codes(in, codes);
+        uint8_t codes[kSuperBlock] = {};
+        split_codes(in, codes);
         tile.d[row] = in.d;
         for (int i = 0; i < 3; ++i) std::memcpy(tile.scales[i][row], in.scales + 4 * i, 4);
         pack_bits(codes, 0, row, tile.low_bits);
@@ -52,14 +50,8 @@ struct Q3_K {
         unpack_bits(tile.third_bits, row, codes, 2);
         out.d = tile.d[row];
         for (int i = 0; i < 3; ++i) std::memcpy(out.scales + 4 * i, tile.scales[i][row], 4);
-        for (int j = 0; j < 64; ++j) {
-            const uint8_t* lowest = codes + j / 32 * 128 + j % 32;
-            int byte = 0;
-            for (int c = 0; c < 4; ++c) byte |= (lowest[32 * c] & 3) << 2 * c;
-            out.low_bits[j] = (uint8_t)byte;
-        }
-        std::memset(out.third_bits, 0, sizeof out.third_bits);
-        for (int j = 0; j < kSuperBlock; ++j) out.third_bits[j % 32] |= (uint8_t)(codes[j] >> 2 << j / 32);
+        join_pairs(codes, 0, out.low_bits);
+        join_bits(codes, 2, out.third_bits);
     }
 
     template <class Isa>
@@ -89,9 +81,9 @@ private:
     INFERNO_INLINE int scale(const uint8_t* bytes, int i) {
         return ((bytes[i % 8] >> (i < 8 ? 0 : 4) & 15) | (bytes[8 + i % 4] >> i / 4 * 2 & 3) << 4) - 32;
     }
-    INFERNO_INLINE void unpack_codes(const Block& in, uint8_t* codes) {
-        for (int j = 0; j < kSuperBlock; ++j) codes[j] = in.low_bits[j / 128 * 32 + j % 32] >> j % 128 / 32 * 2 & 3;
-        for (int j = 0; j < kSuperBlock; ++j) codes[j] |= (uint8_t)((in.third_bits[j % 32] >> j / 32 & 1) << 2);
+    INFERNO_INLINE void split_codes(const Block& in, uint8_t* codes) {
+        split_pairs(in.low_bits, 0, codes);
+        split_bits(in.third_bits, 2, codes);
     }
 };
 

@@ -28,19 +28,14 @@ struct Q4_K {
     static_assert(sizeof(TileBlock) == 2304);
 
     INFERNO_INLINE void decode(const Block& in, float* w) {
-        uint8_t codes[kSuperBlock], scales[8], minima[8];
-        unpack_codes(in, codes);
-        unpack_scales_and_minima(in.scales, scales, minima);
-        const float d = f16_to_f32(in.d), dmin = f16_to_f32(in.dmin);
-        for (int j = 0; j < kSuperBlock; ++j)
-            w[j] = d * (float)scales[j / 32] * (float)codes[j] - dmin * (float)minima[j / 32];
+        uint8_t codes[kSuperBlock] = {};
+        split_nibbles<32>(in.nibbles, codes);
+        decode_with_minima(in, codes, w);
     }
 
-    INFERNO_INLINE void encode(const float*, Block&) {}
-
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
-        uint8_t codes[kSuperBlock];
-        unpack_codes(in, codes);
+        uint8_t codes[kSuperBlock] = {};
+        split_nibbles<32>(in.nibbles, codes);
         tile.d[row] = in.d;
         tile.dmin[row] = in.dmin;
         for (int i = 0; i < 3; ++i) std::memcpy(tile.scales.words[i][row], in.scales + 4 * i, 4);
@@ -52,10 +47,7 @@ struct Q4_K {
         out.d = tile.d[row];
         out.dmin = tile.dmin[row];
         for (int i = 0; i < 3; ++i) std::memcpy(out.scales + 4 * i, tile.scales.words[i][row], 4);
-        for (int j = 0; j < 128; ++j) {
-            const uint8_t* low = codes + j / 32 * 64 + j % 32;
-            out.nibbles[j] = (uint8_t)(low[0] | low[32] << 4);
-        }
+        join_nibbles<32>(codes, out.nibbles);
     }
 
     template <class Isa>
@@ -75,15 +67,6 @@ struct Q4_K {
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8KBlock<T>& x, float (*acc)[T][kTileRows]) {
         for (int r = 0; r < R; ++r) step_super_block<Isa, Q4_K>(*w[r], x, acc[r]);
-    }
-
-private:
-    INFERNO_INLINE void unpack_codes(const Block& in, uint8_t* codes) {
-        for (int j = 0; j < 128; ++j) {
-            uint8_t* low = codes + j / 32 * 64 + j % 32;
-            low[0] = in.nibbles[j] & 15;
-            low[32] = in.nibbles[j] >> 4;
-        }
     }
 };
 

@@ -30,19 +30,14 @@ struct Q5_K {
     static_assert(sizeof(TileBlock) == 2816);
 
     INFERNO_INLINE void decode(const Block& in, float* w) {
-        uint8_t codes[kSuperBlock], scales[8], minima[8];
-        unpack_codes(in, codes);
-        unpack_scales_and_minima(in.scales, scales, minima);
-        const float d = f16_to_f32(in.d), dmin = f16_to_f32(in.dmin);
-        for (int j = 0; j < kSuperBlock; ++j)
-            w[j] = d * (float)scales[j / 32] * (float)codes[j] - dmin * (float)minima[j / 32];
+        uint8_t codes[kSuperBlock] = {};
+        split_codes(in, codes);
+        decode_with_minima(in, codes, w);
     }
 
-    INFERNO_INLINE void encode(const float*, Block&) {}
-
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
-        uint8_t codes[kSuperBlock];
-        unpack_codes(in, codes);
+        uint8_t codes[kSuperBlock] = {};
+        split_codes(in, codes);
         tile.d[row] = in.d;
         tile.dmin[row] = in.dmin;
         for (int i = 0; i < 3; ++i) std::memcpy(tile.scales.words[i][row], in.scales + 4 * i, 4);
@@ -56,12 +51,8 @@ struct Q5_K {
         out.d = tile.d[row];
         out.dmin = tile.dmin[row];
         for (int i = 0; i < 3; ++i) std::memcpy(out.scales + 4 * i, tile.scales.words[i][row], 4);
-        for (int j = 0; j < 128; ++j) {
-            const uint8_t* low = codes + j / 32 * 64 + j % 32;
-            out.nibbles[j] = (uint8_t)((low[0] & 15) | low[32] << 4);
-        }
-        std::memset(out.fifth_bits, 0, sizeof out.fifth_bits);
-        for (int j = 0; j < kSuperBlock; ++j) out.fifth_bits[j % 32] |= (uint8_t)(codes[j] >> 4 << j / 32);
+        join_nibbles<32>(codes, out.nibbles);
+        join_bits(codes, 4, out.fifth_bits);
     }
 
     template <class Isa>
@@ -85,13 +76,9 @@ struct Q5_K {
     }
 
 private:
-    INFERNO_INLINE void unpack_codes(const Block& in, uint8_t* codes) {
-        for (int j = 0; j < 128; ++j) {
-            uint8_t* low = codes + j / 32 * 64 + j % 32;
-            low[0] = in.nibbles[j] & 15;
-            low[32] = in.nibbles[j] >> 4;
-        }
-        for (int j = 0; j < kSuperBlock; ++j) codes[j] |= (uint8_t)((in.fifth_bits[j % 32] >> j / 32 & 1) << 4);
+    INFERNO_INLINE void split_codes(const Block& in, uint8_t* codes) {
+        split_nibbles<32>(in.nibbles, codes);
+        split_bits(in.fifth_bits, 4, codes);
     }
 };
 

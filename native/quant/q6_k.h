@@ -30,17 +30,15 @@ struct Q6_K {
     static_assert(sizeof(TileBlock) == 3360);
 
     INFERNO_INLINE void decode(const Block& in, float* w) {
-        uint8_t codes[kSuperBlock];
-        unpack_codes(in, codes);
+        uint8_t codes[kSuperBlock] = {};
+        split_codes(in, codes);
         const float d = f16_to_f32(in.d);
         for (int j = 0; j < kSuperBlock; ++j) w[j] = d * (float)in.scales[j / 16] * (float)(codes[j] - 32);
     }
 
-    INFERNO_INLINE void encode(const float*, Block&) {}
-
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
-        uint8_t codes[kSuperBlock];
-        unpack_codes(in, codes);
+        uint8_t codes[kSuperBlock] = {};
+        split_codes(in, codes);
         tile.d[row] = in.d;
         for (int i = 0; i < 4; ++i) std::memcpy(tile.scales[i][row], in.scales + 4 * i, 4);
         pack_super_nibbles(codes, row, tile.nibbles);
@@ -52,16 +50,8 @@ struct Q6_K {
         unpack_bits(tile.high_bits, row, codes, 4);
         out.d = tile.d[row];
         for (int i = 0; i < 4; ++i) std::memcpy(out.scales + 4 * i, tile.scales[i][row], 4);
-        for (int j = 0; j < 128; ++j) {
-            const uint8_t* low = codes + j / 64 * 128 + j % 64;
-            out.nibbles[j] = (uint8_t)((low[0] & 15) | low[64] << 4);
-        }
-        for (int j = 0; j < 64; ++j) {
-            const uint8_t* lowest = codes + j / 32 * 128 + j % 32;
-            int byte = 0;
-            for (int c = 0; c < 4; ++c) byte |= (lowest[32 * c] >> 4) << 2 * c;
-            out.high_bits[j] = (uint8_t)byte;
-        }
+        join_nibbles<64>(codes, out.nibbles);
+        join_pairs(codes, 4, out.high_bits);
     }
 
     template <class Isa>
@@ -81,14 +71,9 @@ struct Q6_K {
     }
 
 private:
-    INFERNO_INLINE void unpack_codes(const Block& in, uint8_t* codes) {
-        for (int j = 0; j < 128; ++j) {
-            uint8_t* low = codes + j / 64 * 128 + j % 64;
-            low[0] = in.nibbles[j] & 15;
-            low[64] = in.nibbles[j] >> 4;
-        }
-        for (int j = 0; j < kSuperBlock; ++j)
-            codes[j] |= (uint8_t)((in.high_bits[j / 128 * 32 + j % 32] >> j % 128 / 32 * 2 & 3) << 4);
+    INFERNO_INLINE void split_codes(const Block& in, uint8_t* codes) {
+        split_nibbles<64>(in.nibbles, codes);
+        split_pairs(in.high_bits, 4, codes);
     }
 };
 

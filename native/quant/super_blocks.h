@@ -16,6 +16,45 @@
 
 namespace inferno {
 
+// How ggml lays out a block's codes. `codes`: one a column, zero where nothing was split into it yet.
+
+// Bytes of two nibbles: in each run of 2 kStride columns, byte i holds column i low and column kStride + i high.
+template <int kStride>
+INFERNO_INLINE void split_nibbles(const uint8_t* nibbles, uint8_t* codes) {
+    for (int j = 0; j < kSuperBlock / 2; ++j) {
+        uint8_t* low = codes + j / kStride * 2 * kStride + j % kStride;
+        low[0] |= nibbles[j] & 15;
+        low[kStride] |= nibbles[j] >> 4;
+    }
+}
+template <int kStride>
+INFERNO_INLINE void join_nibbles(const uint8_t* codes, uint8_t* nibbles) {
+    for (int j = 0; j < kSuperBlock / 2; ++j) {
+        const uint8_t* low = codes + j / kStride * 2 * kStride + j % kStride;
+        nibbles[j] = (uint8_t)((low[0] & 15) | low[kStride] << 4);
+    }
+}
+
+// Two bits of each code, from `shift` on: bits 2c and 2c + 1 of byte 32h + j are of column 128h + 32c + j.
+INFERNO_INLINE void split_pairs(const uint8_t* pairs, int shift, uint8_t* codes) {
+    for (int j = 0; j < kSuperBlock; ++j)
+        codes[j] |= (uint8_t)((pairs[j / 128 * 32 + j % 32] >> j % 128 / 32 * 2 & 3) << shift);
+}
+INFERNO_INLINE void join_pairs(const uint8_t* codes, int shift, uint8_t* pairs) {
+    std::memset(pairs, 0, kSuperBlock / 4);
+    for (int j = 0; j < kSuperBlock; ++j)
+        pairs[j / 128 * 32 + j % 32] |= (uint8_t)((codes[j] >> shift & 3) << j % 128 / 32 * 2);
+}
+
+// The bit at `shift` of each code: bit s of byte j is of column 32s + j.
+INFERNO_INLINE void split_bits(const uint8_t* bits, int shift, uint8_t* codes) {
+    for (int j = 0; j < kSuperBlock; ++j) codes[j] |= (uint8_t)((bits[j % 32] >> j / 32 & 1) << shift);
+}
+INFERNO_INLINE void join_bits(const uint8_t* codes, int shift, uint8_t* bits) {
+    std::memset(bits, 0, kSuperBlock / 8);
+    for (int j = 0; j < kSuperBlock; ++j) bits[j % 32] |= (uint8_t)((codes[j] >> shift & 1) << j / 32);
+}
+
 // 256 columns' nibbles of 16 rows: line [s][m], 64 bytes, holds columns 32s + 8m .. + 3 in the low nibbles
 // and + 4 .. + 7 in the high ones, so that half the lines of 32 columns are a sub-block of 16.
 struct SuperNibbleTile {
@@ -113,6 +152,16 @@ INFERNO_INLINE void unpack_scales_and_minima(const uint8_t* words, uint8_t* scal
         scales[4 + i] = (uint8_t)((words[8 + i] & 15) | (words[i] >> 6) << 4);
         minima[4 + i] = (uint8_t)(words[8 + i] >> 4 | (words[4 + i] >> 6) << 4);
     }
+}
+
+// w = d * scale * code - dmin * minimum, with such scales.
+template <class Block>
+INFERNO_INLINE void decode_with_minima(const Block& in, const uint8_t* codes, float* w) {
+    uint8_t scales[8], minima[8];
+    unpack_scales_and_minima(in.scales, scales, minima);
+    const float d = f16_to_f32(in.d), dmin = f16_to_f32(in.dmin);
+    for (int j = 0; j < kSuperBlock; ++j)
+        w[j] = d * (float)scales[j / 32] * (float)codes[j] - dmin * (float)minima[j / 32];
 }
 
 template <class Isa>
