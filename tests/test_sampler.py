@@ -520,3 +520,63 @@ def test_a_penalty_breaks_a_loop(engine: Engine) -> None:
     assert len(set(engine.generate("Once", **looping).tokens)) < 8
     broken = engine.generate("Once", **looping, frequency_penalty=10.0)
     assert len(set(broken.tokens)) > 15
+
+
+# ---- masks ---------------------------------------------------------------------------------------
+
+
+def words_of(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint32]:
+    bits = np.zeros(-(-len(mask) // 32) * 32, np.bool_)
+    bits[: len(mask)] = mask
+    return np.packbits(bits, bitorder="little").view(np.uint32)
+
+
+MASKED: list[dict[str, Any]] = [
+    {"temperature": 0.0},
+    {},
+    {"top_k": 5},
+    {"typical_p": 0.5},
+    {"top_p": 0.7, "min_p": 0.1},
+    {"xtc_probability": 1.0, "xtc_threshold": 0.05},
+    {"repetition_penalty": 1.5, "presence_penalty": 1.0, "logit_bias": {0: 50.0, 1: -100.0}},
+]
+
+
+@pytest.mark.parametrize("options", MASKED, ids=str)
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 500, 2003])
+@pytest.mark.parametrize("share", [0.02, 0.5, 1.0])
+def test_a_token_that_is_masked_is_as_if_its_logit_were_minus_infinity(
+    draw: Drawer, options: dict[str, Any], count: int, share: float
+) -> None:
+    logits = random_logits(count, seed=count)
+    mask = np.random.default_rng(5).random(count) < share
+    mask[count // 2] = True
+    sampler, other = draw.sampler(count, **options), draw.sampler(count, **options)
+    seen = np.arange(0, count, 3, dtype=np.int32)
+    for each in (sampler, other):
+        each.accept(seen, False)
+    without = np.where(mask, logits, -np.inf).astype(np.float32)
+    for position in range(10):
+        token = sampler.sample(logits, position, words_of(mask))
+        assert mask[token]
+        assert token == other.sample(without, position)
+
+
+def test_texts_of_one_call_have_masks_of_their_own(draw: Drawer) -> None:
+    logits = np.stack([random_logits(70, seed=i) for i in range(3)])
+    masks = [words_of(np.arange(70) % 7 == 0), None, words_of(np.arange(70) == 69)]
+    samplers = [draw.sampler(70) for _ in range(3)]
+    expected = [s.sample(*row) for s, *row in zip(samplers, logits, (4, 5, 6), masks, strict=True)]
+    assert _native.sample(samplers, logits, [4, 5, 6], masks) == expected
+    assert expected[0] % 7 == 0
+    assert expected[2] == 69
+
+
+def test_a_mask_that_is_too_short_or_empty_is_an_error(draw: Drawer) -> None:
+    logits = random_logits(65)
+    with pytest.raises(InfernoError, match="bit of the mask"):
+        draw.sampler(65).sample(logits, 0, np.full(2, 2**32 - 1, np.uint32))
+    with pytest.raises(InvalidOption, match="the constraint allows"):
+        draw.sampler(65).sample(logits, 0, np.zeros(3, np.uint32))
+    with pytest.raises(InfernoError, match="no masks, or one"):
+        _native.sample([draw.sampler(65)], logits[None], [0], [None, None])

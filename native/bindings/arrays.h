@@ -15,6 +15,7 @@ using ConstArray = nanobind::ndarray<const T, nanobind::c_contig, nanobind::devi
 using FloatArray = ConstArray<float, nanobind::ndim<1>>;
 using FloatMatrix = ConstArray<float, nanobind::ndim<2>>;
 using TokenArray = ConstArray<int32_t, nanobind::ndim<1>>;
+using MaskArray = ConstArray<uint32_t, nanobind::ndim<1>>;
 using ByteArray = ConstArray<uint8_t, nanobind::ndim<1>>;
 
 template <class T>

@@ -1,6 +1,7 @@
 // The border with Python: everything crosses here and nothing is decided here. Long calls let the GIL go.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -98,15 +99,26 @@ nb::ndarray<nb::numpy, float> forward(Executor& executor,
     return to_numpy(std::move(copy), {count, vocab});
 }
 
+// The words of a mask, one bit a token, or null.
+const uint32_t* words_of(const std::optional<MaskArray>& mask, const Sampler& sampler) {
+    if (!mask) return nullptr;
+    check((int64_t)mask->size() * 32 >= sampler.num_tokens(), "at least one bit of the mask a token");
+    return mask->data();
+}
+
 std::vector<int32_t> sample(const std::vector<Sampler*>& samplers, const FloatMatrix& logits,
-                            const std::vector<int64_t>& positions) {
+                            const std::vector<int64_t>& positions, const std::vector<std::optional<MaskArray>>& masks) {
     check(logits.shape(0) == samplers.size() && positions.size() == samplers.size(), "a row and a position a sampler");
-    for (const Sampler* sampler : samplers)
-        check(sampler->num_tokens() <= (int64_t)logits.shape(1), "at least one logit a token");
+    check(masks.empty() || masks.size() == samplers.size(), "no masks, or one a sampler");
+    std::vector<const uint32_t*> words(samplers.size(), nullptr);
+    for (size_t i = 0; i < samplers.size(); ++i) {
+        check(samplers[i]->num_tokens() <= (int64_t)logits.shape(1), "at least one logit a token");
+        if (!masks.empty()) words[i] = words_of(masks[i], *samplers[i]);
+    }
     std::vector<int32_t> tokens(samplers.size());
     const nb::gil_scoped_release release;
     for (size_t i = 0; i < samplers.size(); ++i)
-        tokens[i] = samplers[i]->sample(logits.data() + i * logits.shape(1), positions[i]);
+        tokens[i] = samplers[i]->sample(logits.data() + i * logits.shape(1), positions[i], words[i]);
     return tokens;
 }
 
@@ -348,14 +360,18 @@ NB_MODULE(_native, m) {
             "tokens"_a, "generated"_a)
         .def(
             "sample",
-            [](Sampler& self, const FloatArray& logits, int64_t position) {
+            [](Sampler& self, const FloatArray& logits, int64_t position, const std::optional<MaskArray>& mask) {
                 check((int64_t)logits.size() == self.num_tokens(), "one logit a token");
+                const uint32_t* words = words_of(mask, self);
                 const nb::gil_scoped_release release;
-                return self.sample(logits.data(), position);
+                return self.sample(logits.data(), position, words);
             },
-            "logits"_a, "position"_a);
+            "logits"_a, "position"_a, "mask"_a = nb::none(),
+            "`mask`: a bit a token, lowest first, in words of 32; a token without its bit is not chosen.");
     m.def("sample", &sample, "samplers"_a, "logits"_a, "positions"_a,
-          "The next token of each of several texts, from a row of logits each: (texts, num_tokens or more) f32.");
+          "masks"_a = std::vector<std::optional<MaskArray>>(),
+          "The next token of each of several texts, from a row of logits each: (texts, num_tokens or more) f32.\n"
+          "`masks`: none, or one of `Sampler.sample`, or None, a text.");
     m.def(
         "encode_rows",
         [](ThreadPool& pool, const std::string& format, const std::string& source, const ByteArray& data,

@@ -1,6 +1,7 @@
 #include "runtime/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cfloat>
 #include <cmath>
 #include <limits>
@@ -59,6 +60,16 @@ double sum_of(const float* x, int64_t n) {
     double sum = 0.0;
     for (const double lane : lanes) sum += lane;
     return sum;
+}
+
+// The logits of the tokens in the mask, and minus infinity for the others.
+void assign_masked(std::vector<float>& out, const float* logits, int64_t n, const uint32_t* mask) {
+    out.assign((size_t)n, -kInfinity);
+    for (int64_t i = 0; i < n; i += 32)
+        for (uint32_t bits = mask[i / 32]; bits != 0; bits &= bits - 1) {
+            const int64_t token = i + std::countr_zero(bits);
+            if (token < n) out[(size_t)token] = logits[token];
+        }
 }
 
 // Sort the elements that belong to [first, last) of a vector whose first `first` are in place.
@@ -168,11 +179,15 @@ void Sampler::accept(int32_t token, bool generated) {
     }
 }
 
-// The logits after bias, bans and penalties: those given, if there is nothing to change.
-const float* Sampler::adjust(const float* logits) {
+// The logits after mask, bias, bans and penalties: those given, if there is nothing to change.
+const float* Sampler::adjust(const float* logits, const uint32_t* mask) {
     check_numbers(logits, num_tokens_);
-    if (options_.logit_bias.empty() && options_.suppress_tokens.empty() && history_.empty()) return logits;
-    adjusted_.assign(logits, logits + num_tokens_);
+    const bool is_plain = options_.logit_bias.empty() && options_.suppress_tokens.empty() && history_.empty();
+    if (is_plain && mask == nullptr) return logits;
+    if (mask != nullptr)
+        assign_masked(adjusted_, logits, num_tokens_, mask);
+    else
+        adjusted_.assign(logits, logits + num_tokens_);
     // Prompts and options may hold ids that the tokenizer has no token for: rows that pad an embedding.
     const auto exists = [&](int32_t token) { return token >= 0 && token < num_tokens_; };
     for (const auto& [token, bias] : options_.logit_bias)
@@ -296,16 +311,18 @@ void Sampler::keep_typical() {
     total_ = sum_of(weights_.data(), (int64_t)kept);
 }
 
-int32_t Sampler::sample(const float* logits, int64_t position) {
+int32_t Sampler::sample(const float* logits, int64_t position, const uint32_t* mask) {
     const FloatEnvironment environment;
-    logits_ = adjust(logits);
+    logits_ = adjust(logits, mask);
     const bool is_greedy = options_.temperature == 0.0f, ranks_all = !is_greedy && options_.top_k == 0;
     num_candidates_ = is_greedy ? 1 : ranks_all ? num_tokens_ : std::min(options_.top_k, num_tokens_);
     ranked_ = top_logits(logits_, num_tokens_, ranks_all ? kFirstRanked : num_candidates_);
     num_ranked_ = (int64_t)ranked_.size();
     highest_ = ranked_[0].logit;
     if (highest_ == -kInfinity)
-        throw Error("invalid-option", "`logit_bias` or `suppress_tokens` bans every token",
+        throw Error("invalid-option",
+                    mask == nullptr ? "`logit_bias` or `suppress_tokens` bans every token"
+                                    : "`logit_bias` or `suppress_tokens` bans every token that the constraint allows",
                     "leave at least one token allowed");
     return is_greedy ? ranked_[0].token : draw(position);
 }

@@ -43,8 +43,9 @@ public:
     // repetition and DRY.
     void accept(int32_t token, bool generated);
 
-    // The token for `position`, from logits (num_tokens or more). Ties go to the lower id.
-    int32_t sample(const float* logits, int64_t position);
+    // The token for `position`, from logits (num_tokens or more). Ties go to the lower id. `mask` has a bit a
+    // token, lowest bits first, or is null: without its bit a token does not exist, whatever its logit.
+    int32_t sample(const float* logits, int64_t position, const uint32_t* mask = nullptr);
 
 private:
     struct Accepted {
@@ -55,7 +56,7 @@ private:
         int32_t all, generated;
     };
 
-    const float* adjust(const float* logits);
+    const float* adjust(const float* logits, const uint32_t* mask);
     void penalize_repeated_sequences();
 
     bool rank_more();

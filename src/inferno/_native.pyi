@@ -139,11 +139,15 @@ class Sampler:
 
     def accept(self, tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], generated: bool) -> None: ...
 
-    def sample(self, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], position: int) -> int: ...
+    def sample(self, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], position: int, mask: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> int:
+        """
+        `mask`: a bit a token, lowest first, in words of 32; a token without its bit is not chosen.
+        """
 
-def sample(samplers: Sequence[Sampler], logits: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], positions: Sequence[int]) -> list[int]:
+def sample(samplers: Sequence[Sampler], logits: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], positions: Sequence[int], masks: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None] = []) -> list[int]:
     """
     The next token of each of several texts, from a row of logits each: (texts, num_tokens or more) f32.
+    `masks`: none, or one of `Sampler.sample`, or None, a text.
     """
 
 def encode_rows(pool: ThreadPool, format: str, source: str, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], columns: int) -> NDArray[numpy.uint8]:
