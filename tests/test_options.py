@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from typing import Any
 
@@ -81,9 +82,9 @@ ABSURD: dict[str, list[Any]] = {
     "logprobs": [-1, 21, HUGE, 1.0, "1", True, None],
     "speculation": ["on", "", "AUTO", "4", 0, -1, 17, HUGE, 4.0, True, None, ["auto"], {}],
     "prediction": [5, {"a": 1}, True, 1.0, [-1], [2**31], [HUGE], ["a"], [1.0], [True], [None]],
-    "json_schema": [{}, {"type": "object"}, True, 0],
-    "regex": ["", "a*"],
-    "grammar": ["", "root ::= "],
+    "json_schema": [0, "", "{", [], "NaN", {1: {}}, {"not": {}}, {"a": "b"}, [[]] * 3, "[" * 10**5],
+    "regex": ["", 5, True, ["a"], "\ud800", "a" * 1_000_001],
+    "grammar": ["", 5, True, ["a"], "\ud800", "a" * 1_000_001],
 }
 
 
@@ -135,9 +136,9 @@ SOUND: dict[str, list[Any]] = {
     "logprobs": [0, 20],
     "speculation": ["auto", "off", 1, 16],
     "prediction": [None, "", "text", (), (0, 2**31 - 1)],
-    "json_schema": [None],
-    "regex": [None],
-    "grammar": [None],
+    "json_schema": [None, "true", '{"type": "object"}'],
+    "regex": [None, "a*"],
+    "grammar": [None, "root ::= "],
 }
 
 
@@ -192,6 +193,21 @@ def test_params_are_frozen_and_named() -> None:
 def test_equal_params_have_equal_hashes() -> None:
     params = SamplingParams(top_k=7, logit_bias={5: 1.0}, stop=["a"])
     assert {params: "found"}[SamplingParams(top_k=7, logit_bias={"5": 1}, stop="a")] == "found"
+
+
+def test_a_schema_is_kept_as_text_in_the_order_of_its_keys() -> None:
+    schema = {"type": "object", "properties": {"b": True, "a": {"type": "null"}}}
+    params = SamplingParams(json_schema=schema)
+    assert params.json_schema == json.dumps(schema)
+    schema["type"] = "null"  # the caller's own
+    assert params.merged(top_k=5).json_schema == params.json_schema
+    assert {params: "found"}[SamplingParams(json_schema=params.json_schema)] == "found"
+
+
+@pytest.mark.parametrize("names", [("json_schema", "regex"), ("regex", "grammar")])
+def test_there_is_one_constraint_at_most(names: tuple[str, str]) -> None:
+    with pytest.raises(InvalidOption, match="expected one constraint"):
+        SamplingParams(**dict.fromkeys(names, "true"))
 
 
 def test_one_stop_string_and_a_list_become_a_tuple() -> None:

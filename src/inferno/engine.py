@@ -19,6 +19,7 @@ from inferno import _native, hub
 from inferno.catalogue import entry_of
 from inferno.chat import ChatTemplate
 from inferno.config import ModelConfig
+from inferno.constraint import Constraints
 from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText
 from inferno.excerpt import shown
 from inferno.generation import Generation
@@ -76,6 +77,7 @@ class Engine:
         self._loaded = loaded
         self._pool = threads
         self._executor = _native.Executor(loaded.model, threads, isa)
+        self._constraints = Constraints(tokenizer, self.num_tokens, self.stop_ids)
         self._pass_costs = PassCosts(self._seconds_of_pass)
 
     @classmethod

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inferno import _native
+from inferno.constraint import Constraint, Source
 from inferno.errors import InvalidOption
 from inferno.excerpt import shown
 from inferno.graph import Floats
@@ -71,6 +72,10 @@ class Generation:
         self._prompt = prompt
         self._check(params)
         self._breakers = self._sequence_breakers()
+        self._source = Source.of(params)
+        if self._source is not None:
+            session._engine._constraints.compile(self._source)
+        self._constraint: Constraint | None = None
         self.seed = params.seed if params.seed is not None else secrets.randbits(64)
         self._pieces: list[str] = []
         self._tokens: list[int] = []
@@ -178,10 +183,11 @@ class Generation:
             session._revision += 1
             self._revision = session._revision
             prompt_tokens = len(session)
+            previous = session._tokens[-1]
+            self._constraint = self._new_constraint(previous)
             processed = session._process(lambda: self._cancelled)
             session._drop_draft()
             sampler = self._sampler() if session._next_logits is not None else None
-            previous = session._tokens[-1]
             self._drafter = self._new_drafter(previous) if sampler is not None else None
         prefilled = time.perf_counter()
         cached = prompt_tokens - processed if cached is None else cached
@@ -197,7 +203,8 @@ class Generation:
                 reason = "stop"
                 break
             piece = stream.push(token)
-            reason = "stop" if stream.stopped else None
+            ends = stream.stopped or (self._constraint is not None and self._constraint.is_complete)
+            reason = "stop" if ends else None
             self._count(prefilled)
             if piece:
                 yield piece
@@ -221,13 +228,21 @@ class Generation:
             self._process()
             assert session._next_logits is not None
             logits = session._next_logits
-            token = sampler.sample(logits[: engine.num_tokens], len(session))
+            allowed = None
+            if self._constraint is not None:
+                mask = self._constraint.mask()
+                if not mask.has_tokens:
+                    return None
+                allowed = mask.words
+            token = sampler.sample(logits[: engine.num_tokens], len(session), allowed)
             if token in engine.stop_ids and not self._params.ignore_eos:
                 return None
             if self._params.logprobs:
                 self._logprobs.append(self._logprobs_of(token, logits))
             self._tokens.append(token)
             self._accepted += session._append_drawn(token)
+        if self._constraint is not None:
+            self._constraint.accept(token)
         if self._drafter is not None:
             self._drafter.take(token)
         sampler.accept(np.array([token], dtype=np.int32), True)
@@ -243,12 +258,31 @@ class Generation:
             if self._attempt is not None:
                 drafted, before = self._attempt
                 drafter.record(drafted, self._accepted - before)
-            draft = drafter.draft(session._tokens, session._ngrams(), self._room() - 1)
+            draft = self._draft(drafter, self._room() - 1)
             self._attempt = (len(draft), self._accepted) if draft else None
+        if self._constraint is not None:
+            self._constraint.look_ahead(draft)
         began = time.perf_counter()
         processed = session._process(draft=draft)
         self._drafted += len(draft)
         session._engine._pass_costs.observe(processed + len(draft), time.perf_counter() - began)
+
+    def _draft(self, drafter: Drafter, limit: int) -> list[int]:
+        """Return guesses of what follows; if the constraint leaves no choice, those."""
+        session, constraint = self._session, self._constraint
+        if constraint is not None and (forced := constraint.forced()):
+            return drafter.draft_forced(forced, limit)
+        draft = drafter.draft(session._tokens, session._ngrams(), limit)
+        return draft if constraint is None else constraint.possible(draft)
+
+    def _new_constraint(self, previous: int) -> Constraint | None:
+        if self._source is None:
+            return None
+        constraint = self._session._engine._constraints.constraint(
+            self._source, previous=previous, ignore_eos=self._params.ignore_eos
+        )
+        constraint.look_ahead()  # while the prompt is processed
+        return constraint
 
     def _room(self) -> int:
         """Return how many tokens may still come."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inferno import json_schema
 from inferno.errors import InvalidOption
 from inferno.excerpt import shown
 
@@ -19,6 +20,7 @@ MAX_SEED = 2**64 - 1
 MAX_LOGPROBS = 20  # OpenAI's limit for `top_logprobs`
 SPECULATION_MODES = ("auto", "off")
 MAX_GUESSES = 16  # rows of one pass beyond the first; more cost as much as they save
+MAX_CONSTRAINT = json_schema.MAX_LENGTH  # characters of a regular expression or grammar
 _MAX_INT = 2**31 - 1
 
 
@@ -57,6 +59,9 @@ class SamplingParams:
 
     `speculation` is "auto", "off", or a fixed number of guesses; `prediction`, text or ids, is
     what the reply is expected to be like. Both change the speed and nothing else.
+
+    At most one of `json_schema` (a value or its text), `regex` and `grammar` (Lark or GBNF) says
+    which texts may come. What of them cannot be enforced is an error.
     """
 
     temperature: float = 0.8
@@ -85,7 +90,7 @@ class SamplingParams:
     logprobs: int = 0
     speculation: str | int = "auto"
     prediction: str | tuple[int, ...] | None = None
-    json_schema: Any = None
+    json_schema: Any = None  # kept as its text
     regex: str | None = None
     grammar: str | None = None
 
@@ -130,12 +135,9 @@ class SamplingParams:
         self._check_speculation()
         if self.prediction is not None and not isinstance(self.prediction, str):
             put("prediction", self._checked_ids("prediction"))
-        for name in ("json_schema", "regex", "grammar"):
-            if getattr(self, name) is not None:
-                raise InvalidOption(
-                    f"`{name}`: constrained output is not supported by this version",
-                    hint=f"leave `{name}` out and check the reply yourself",
-                )
+        self._check_constraint()
+        if self.json_schema is not None:
+            put("json_schema", json_schema.checked(self.json_schema))
 
     def _checked_logit_bias(self) -> dict[int, float]:
         if not isinstance(self.logit_bias, Mapping):
@@ -167,13 +169,7 @@ class SamplingParams:
         for text in texts:
             if not isinstance(text, str) or not text:
                 raise InvalidOption(f"`{name}`: expected non-empty strings, found {shown(text)}")
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise InvalidOption(
-                    f"`{name}`: expected Unicode characters, found a lone surrogate in "
-                    f"{shown(text)}"
-                ) from None
+            self._refuse_surrogates(name, text)
         return tuple(texts)
 
     def _checked_ids(self, name: str) -> tuple[int, ...]:
@@ -191,6 +187,35 @@ class SamplingParams:
                 f"`speculation`: expected {', '.join(SPECULATION_MODES)} or 1 to {MAX_GUESSES} "
                 f"guesses, found {shown(value)}"
             )
+
+    def _check_constraint(self) -> None:
+        given = [n for n in ("json_schema", "regex", "grammar") if getattr(self, n) is not None]
+        if len(given) > 1:
+            raise InvalidOption(
+                f"`{given[1]}`: expected one constraint, found `{given[0]}` too",
+                hint="leave one of them out",
+            )
+        for name in ("regex", "grammar"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, str) or not value:
+                raise InvalidOption(f"`{name}`: expected a non-empty string, found {shown(value)}")
+            if len(value) > MAX_CONSTRAINT:
+                raise InvalidOption(
+                    f"`{name}`: expected at most {MAX_CONSTRAINT:,} characters, "
+                    f"found {len(value):,}"
+                )
+            self._refuse_surrogates(name, value)
+
+    @staticmethod
+    def _refuse_surrogates(name: str, text: str) -> None:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidOption(
+                f"`{name}`: expected Unicode characters, found a lone surrogate in {shown(text)}"
+            ) from None
 
     def merged(self, **overrides: Any) -> SamplingParams:
         """Return a copy with `overrides` applied; an unknown name is an error that suggests one."""

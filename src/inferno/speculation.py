@@ -207,7 +207,8 @@ class Drafter:
     def __init__(
         self, costs: PassCosts, prediction: Sequence[int] = (), count: int | None = None
     ) -> None:
-        self._gate = Gate(costs)
+        self._gate = self._asked = Gate(costs)  # `_asked`: about the last guesses
+        self._forced_gate = Gate(costs)
         self._count = count
         self._prediction = prediction
         self._predicted = NgramIndex(prediction)
@@ -220,6 +221,7 @@ class Drafter:
         """Return guesses of what follows `ids`, `limit` at most; `index` is that of `ids`."""
         if limit <= 0 or not ids:
             return []
+        self._asked = self._gate
         if self._prediction and self._find_in_prediction(ids):
             count = min(self._guesses(self._matched), limit)
             return list(self._prediction[self._next : self._next + count])
@@ -230,6 +232,14 @@ class Drafter:
         matched = agreement(ids, ids, start)
         return continuation(ids, start, min(self._guesses(matched), limit))
 
+    def draft_forced(self, forced: Sequence[int], limit: int) -> list[int]:
+        """Return so many of the `forced` tokens as pay, `limit` at most.
+
+        The text of them is certain; other tokens may spell it.
+        """
+        self._asked = self._forced_gate
+        return list(forced[: max(0, min(self._guesses(LONGEST_MATCH), limit))])
+
     def take(self, id: int) -> None:
         """Follow the text by the token that came."""
         if self._matched:
@@ -239,10 +249,10 @@ class Drafter:
 
     def record(self, drafted: int, accepted: int) -> None:
         """Take note of how many of the last guesses held."""
-        self._gate.record(drafted, accepted)
+        self._asked.record(drafted, accepted)
 
     def _guesses(self, matched: int) -> int:
-        return self._gate.guesses(matched) if self._count is None else self._count
+        return self._asked.guesses(matched) if self._count is None else self._count
 
     def _find_in_prediction(self, ids: Sequence[int]) -> bool:
         """Tell whether the prediction says anything next, looking for the place if it is lost."""

@@ -353,7 +353,7 @@ class Tokenizer:
             InvalidText: `text` has no UTF-8 encoding.
         """
         text = checked_text(text)
-        return self._encode(text, special, self._at_start(previous))
+        return self._encode(text, special, self.invents_space(previous))
 
     @_panics_explained()
     def encode_disguised(self, text: str, stand_ins: Mapping[str, str]) -> list[int]:
@@ -408,7 +408,7 @@ class Tokenizer:
         text = self.token_bytes(id)
         if special and id in self._control:
             return self._texts[id].encode()
-        if text.startswith(b" ") and id not in self._added and self._at_start(previous):
+        if text.startswith(b" ") and id not in self._added and self.invents_space(previous):
             return text[1:]
         return text
 
@@ -465,7 +465,7 @@ class Tokenizer:
         """Tell whether `id` steers the model and stands for no text."""
         return id in self._control
 
-    def _at_start(self, previous: int | None) -> bool:
+    def invents_space(self, previous: int | None) -> bool:
         """Tell whether text after `previous` begins with an invented space."""
         if self._space_prefix is SpacePrefix.ALWAYS:
             return previous is None or previous in self._added

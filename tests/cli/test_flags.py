@@ -6,6 +6,7 @@ import pytest
 
 from inferno.cli.flags import (
     Parser,
+    add_constraint_flags,
     add_engine_flags,
     add_sampling_flags,
     engine_options,
@@ -22,6 +23,7 @@ def parse(*arguments: str):
     parser = Parser("try", usage="try", description="")
     add_engine_flags(parser)
     add_sampling_flags(parser)
+    add_constraint_flags(parser)
     return parser.parse(list(arguments))
 
 
@@ -55,6 +57,35 @@ def test_speculation_is_a_mode_or_a_number():
     for wrong in ("17", "0", "-1", "on", "4.5", "9" * 5000, "\u0664"):
         with pytest.raises(InvalidOption, match="speculation"):
             sampling_options(parse("--speculation", wrong))
+
+
+def test_a_schema_is_a_text_or_a_file_and_a_grammar_a_file(tmp_path):
+    schema, grammar = tmp_path / "schema.json", tmp_path / "yes.gbnf"
+    schema.write_text('{"type": "null"}')
+    grammar.write_text('root ::= "yes"')
+    for text in ('{"type": "null"}', str(schema)):
+        options = sampling_options(parse("--json-schema", text))
+        assert options == {"json_schema": '{"type": "null"}'}
+    assert sampling_options(parse("--grammar", str(grammar))) == {"grammar": 'root ::= "yes"'}
+    assert sampling_options(parse("--regex", "a+")) == {"regex": "a+"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--json-schema", "missing.json"),
+        ("--json-schema", '{"not": {}}'),
+        ("--json-schema", "{"),
+        ("--json-schema", '{"format": "colour"}'),
+        ("--grammar", "missing.lark"),
+        ("--grammar", __file__),
+        ("--regex", "("),
+        ("--regex", "a", "--json-schema", "true"),
+    ],
+)
+def test_a_constraint_that_is_wrong_is_told_before_a_model_is_loaded(arguments):
+    with pytest.raises(InvalidOption, match=arguments[0].strip("-").split("-")[-1]):
+        sampling_options(parse(*arguments))
 
 
 def test_engine_flags_become_keywords_of_load():

@@ -24,6 +24,7 @@ NETWORK |= {
     "webbrowser",
     "xmlrpc",
 }
+QUOTING = {"urllib.parse.quote", "urllib.parse.unquote"}  # of names and references: no network
 PROCESSES = {"multiprocessing", "pip", "pty", "subprocess"}
 # What starts other programs without an import of its own.
 PROCESS_CALLS = ("exec", "fork", "popen", "posix_spawn", "spawn", "system")
@@ -77,7 +78,7 @@ def test_only_what_runs_models_or_probes_the_machine_knows_the_native_core() -> 
 
 def test_only_hub_and_bench_use_the_network_and_other_programs() -> None:
     for name in FILES:
-        imported = set(map(room_of, imports_of(name)))
+        imported = set(map(room_of, imports_of(name) - QUOTING))
         # bench.servers talks to what `--against` names.
         if room_of(name) != "hub" and name != "bench.servers":
             assert not imported & NETWORK, name
@@ -92,7 +93,7 @@ def test_hub_opens_no_connection_itself() -> None:
     """It goes through pip and the hub's own library, with the user's settings for them."""
     for name in names_in("hub"):
         found = {i for i in imports_of(name) if room_of(i) in NETWORK}
-        assert found <= {"urllib.parse.quote", "urllib.parse.unquote"}, name
+        assert found <= QUOTING, name
 
 
 def test_nobody_starts_programs_through_os() -> None:
@@ -107,13 +108,16 @@ def test_nobody_starts_programs_through_os() -> None:
 ALLOWED = {
     "catalogue": set(),
     "config": {"models", "options"},
+    "constraint": {"expression", "json_schema", "options", "tokenizer"},
     "excerpt": set(),
+    "expression": set(),
     "graph": set(),
     "hub": {"catalogue"},
+    "json_schema": {"expression"},
     "lowering": {"graph"},
     "machine": set(),
     "models": {"config", "graph"},
-    "options": set(),
+    "options": {"json_schema"},
     "pre_tokenizers": set(),
     "scoring": {"graph"},
     "template_environment": set(),
@@ -125,6 +129,10 @@ ALLOWED = {
 @pytest.mark.parametrize("room", ALLOWED)
 def test_a_room_knows_few_others(room: str) -> None:
     assert rooms_known_to(room) - {"errors", "excerpt"} <= ALLOWED[room]
+
+
+def test_one_room_knows_the_library_of_grammars() -> None:
+    assert importers_of("llguidance") == {"constraint"}
 
 
 def test_models_know_no_weights_engine_or_native_core() -> None:
@@ -165,7 +173,7 @@ def test_errors_import_nothing() -> None:
 def test_every_import_is_of_the_standard_library_or_declared() -> None:
     """A package that happens to be installed here is none that users have."""
     declared = {"jinja2", "nanobind", "numpy", "platformdirs", "prompt_toolkit", "rich"}
-    declared |= {"huggingface_hub", "tokenizers", "inferno", "_native"}
+    declared |= {"huggingface_hub", "llguidance", "tokenizers", "inferno", "_native"}
     ours = {room_of(name) for name in FILES}
     public = {"Engine", "Generation", "Session", "Stats"}  # `from inferno import Engine`
     for name in FILES:

@@ -13,7 +13,8 @@ import re
 from typing import Any, NoReturn
 
 from inferno.errors import InvalidOption
-from inferno.options import SamplingParams
+from inferno.excerpt import shown
+from inferno.options import MAX_CONSTRAINT, SamplingParams
 
 ENGINE_FLAGS: dict[str, tuple[type, str, str]] = {
     "threads": (int, "N", "threads (as many as the machine can spare)"),
@@ -28,14 +29,14 @@ SAMPLING_HELP = {
     "top_p": "keep the likeliest that sum to P; 1: off",
     "min_p": "keep what has P of the best's chance; 0: off",
     "repetition_penalty": "above 1 repeats less",
-    "presence_penalty": "above 0 prefers new words",
-    "frequency_penalty": "above 0 avoids frequent words",
     "seed": "same seed, same reply",
     "max_tokens": "longest reply (what fits in the context)",
 }
 # Numbers that --help has no room for: docs/guides/use-it-from-python.md has them all.
 MORE_SAMPLING = (
     "typical_p",
+    "presence_penalty",
+    "frequency_penalty",
     "repeat_last_n",
     "dry_multiplier",
     "dry_base",
@@ -44,6 +45,12 @@ MORE_SAMPLING = (
     "xtc_probability",
     "xtc_threshold",
 )
+# At most one of them.
+CONSTRAINTS = {
+    "json_schema": ("SCHEMA", "reply in JSON that fits this text or file"),
+    "regex": ("REGEX", "reply with a text that matches"),
+    "grammar": ("FILE", "reply as its rules (Lark or GBNF) allow"),
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -122,8 +129,16 @@ def add_sampling_flags(parser: Parser) -> None:
         type=_speculation,
         metavar="N",
         default=argparse.SUPPRESS,
-        help="guess N tokens ahead, or auto, or off; same reply (auto)",
+        help="guess N tokens, auto or off; same reply (auto)",
     )
+
+
+def add_constraint_flags(parser: Parser) -> None:
+    """Add what says which replies there may be."""
+    for name, (metavar, explanation) in CONSTRAINTS.items():
+        parser.add_argument(
+            _flag(name), dest=name, metavar=metavar, default=argparse.SUPPRESS, help=explanation
+        )
 
 
 def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -133,10 +148,35 @@ def engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def sampling_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the given sampling flags as overrides, checked. Raises InvalidOption."""
-    names = {*SAMPLING_HELP, *MORE_SAMPLING, "stop", "speculation"}
+    names = {*SAMPLING_HELP, *MORE_SAMPLING, *CONSTRAINTS, "stop", "speculation"}
     given = {name: value for name, value in vars(arguments).items() if name in names}
-    SamplingParams(**given)  # a mistake should not wait for a download
+    if "json_schema" in given and not _is_json(given["json_schema"]):
+        given["json_schema"] = _text_of("json_schema", given["json_schema"])
+    if "grammar" in given:
+        given["grammar"] = _text_of("grammar", given["grammar"])
+    params = SamplingParams(**given)  # a mistake should not wait for a download
+    if not CONSTRAINTS.keys().isdisjoint(given):
+        from inferno import constraint
+
+        constraint.check(params)
     return given
+
+
+def _is_json(argument: str) -> bool:
+    """Tell a schema's text from the name of a file."""
+    return argument.lstrip()[:1] in ("{", "[") or argument.strip() in ("true", "false")
+
+
+def _text_of(name: str, path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            # One character more than is allowed tells that there are too many.
+            return file.read(MAX_CONSTRAINT + 1)
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise InvalidOption(
+            f"`{_flag(name)}`: expected a file, found {shown(path)} ({reason})"
+        ) from None
 
 
 def _speculation(text: str) -> str | int:

@@ -6,7 +6,13 @@ import json
 import sys
 
 from inferno.cli import standard_input
-from inferno.cli.flags import Parser, add_engine_flags, add_sampling_flags, sampling_options
+from inferno.cli.flags import (
+    Parser,
+    add_constraint_flags,
+    add_engine_flags,
+    add_sampling_flags,
+    sampling_options,
+)
 from inferno.cli.loading import load, print_load_line
 from inferno.cli.reply import answer, stats_dict, stats_line
 from inferno.cli.style import dim
@@ -38,6 +44,7 @@ def main(arguments: list[str]) -> int:
         "--json", action="store_true", help="print text and statistics as one JSON object"
     )
     parser.add_argument("--verbose", action="store_true", help="model and speed on stderr")
+    add_constraint_flags(parser)
     add_engine_flags(parser)
     add_sampling_flags(parser)
     options = parser.parse(arguments)
