@@ -40,6 +40,14 @@ OpKind op_kind_named(const std::string& name) {
     throw Error("native-error", "Unknown operation `" + name + "`");
 }
 
+Quantizer quantizer_named(const std::string& name) {
+#define X(quantizer) \
+    if (name == #quantizer) return Quantizer::quantizer;
+    INFERNO_QUANTIZERS(X)
+#undef X
+    throw Error("native-error", "Unknown quantizer `" + name + "`");
+}
+
 Activation activation_named(const std::string& name) {
     for (int i = 0; i < kNumActivations; ++i)
         if (name == activation_info((Activation)i).name) return (Activation)i;
@@ -76,14 +84,20 @@ void raise_in_python(const Error& error) {
     PyErr_SetObject(kind.ptr(), value.ptr());
 }
 
-// One call, so that nothing of Python can run between a pass and the copy of its logits.
-nb::ndarray<nb::numpy, float> forward(Executor& executor,
-                                      const std::vector<std::tuple<KvCache*, TokenArray, std::string>>& batch) {
+using Batch = std::vector<std::tuple<KvCache*, TokenArray, std::string>>;
+
+std::vector<SequenceRows> rows_of(const Batch& batch) {
     std::vector<SequenceRows> rows;
     for (const auto& [cache, tokens, logits] : batch) {
         for (const auto& other : rows) check(other.cache != cache, "a cache stands once in a batch");
         rows.push_back({cache, tokens.data(), (int)tokens.size(), logits_named(logits)});
     }
+    return rows;
+}
+
+// One call, so that nothing of Python can run between a pass and the copy of its logits.
+nb::ndarray<nb::numpy, float> forward(Executor& executor, const Batch& batch) {
+    const std::vector<SequenceRows> rows = rows_of(batch);
     const size_t vocab = (size_t)executor.model().plan().vocab_size;
     size_t count = 0;
     std::unique_ptr<float[]> copy;
@@ -97,6 +111,26 @@ nb::ndarray<nb::numpy, float> forward(Executor& executor,
         });
     }
     return to_numpy(std::move(copy), {count, vocab});
+}
+
+nb::ndarray<nb::numpy, float> forward_hidden(Executor& executor, const Batch& batch) {
+    const std::vector<SequenceRows> rows = rows_of(batch);
+    const size_t width = (size_t)executor.hidden_size();
+    size_t count = 0;
+    std::unique_ptr<float[]> copy;
+    {
+        const nb::gil_scoped_release release;
+        executor.forward(
+            rows,
+            [&] {
+                count = (size_t)executor.num_logits();
+                // A block of slack: a row is written in whole blocks, each before the one that comes after it.
+                copy = std::make_unique_for_overwrite<float[]>(count * width + kBlock);
+                for (size_t i = 0; i < count; ++i) executor.hidden((int)i, &copy[i * width]);
+            },
+            Output::hidden);
+    }
+    return to_numpy(std::move(copy), {count, width});
 }
 
 // The words of a mask, one bit a token, or null.
@@ -287,6 +321,28 @@ NB_MODULE(_native, m) {
             "forward", &forward, "batch"_a,
             "Process [(cache, token ids, \"none\"|\"last\"|\"all\")]; the caches grow by their ids. Returns the logits "
             "wanted: (rows, vocab_size) f32.")
+        .def("forward_hidden", &forward_hidden, "batch"_a,
+             "The same, but up to the last norm and not to the logits: (rows, hidden_size) f32.")
+        .def_prop_rw(
+            "calibrating", [](const Executor& self) { return self.calibration.enabled; },
+            [](Executor& self, bool enabled) {
+                self.calibration.enabled = enabled;
+                std::vector<int64_t> columns;
+                if (enabled)
+                    for (const auto& matrix : self.model().plan().matrices) columns.push_back(matrix.columns);
+                self.calibration.begin(columns);
+            },
+            "Whether forward passes add up what matrices multiply; setting it forgets earlier sums.")
+        .def(
+            "mean_squares",
+            [](const Executor& self, int matrix) {
+                check(matrix >= 0 && matrix < (int)self.calibration.size(), "a matrix that is calibrated");
+                const std::vector<double> mean = self.calibration.mean_squares(matrix);
+                return copy_to_numpy(mean.data(), {mean.size()});
+            },
+            "matrix"_a,
+            "The mean square of what each column of a matrix was multiplied by since `calibrating` was set: (columns,) "
+            "f64; of a matrix that no floats were multiplied by, nothing.")
         .def(
             "log_sum_exp",
             [](const Executor& self, const FloatArray& logits) {
@@ -375,7 +431,9 @@ NB_MODULE(_native, m) {
     m.def(
         "encode_rows",
         [](ThreadPool& pool, const std::string& format, const std::string& source, const ByteArray& data,
-           int64_t columns) {
+           int64_t columns, const std::string& quantizer_name, const std::optional<FloatArray>& importance) {
+            const Quantizer quantizer = quantizer_named(quantizer_name);
+            check(!importance || (int64_t)importance->size() == columns, "an importance a column");
             const Format target = format_named(format), from = format_named(source);
             const int64_t row_bytes = columns * format_info(from).block_bytes / kBlock;
             check(columns > 0 && row_bytes > 0, "rows have columns");
@@ -384,12 +442,25 @@ NB_MODULE(_native, m) {
             auto out = std::make_unique<uint8_t[]>(size);
             {
                 const nb::gil_scoped_release release;
-                encode_rows(pool, target, from, rows, columns, data.data(), data.size(), out.get(), size);
+                encode_rows(pool, target, from, quantizer, importance ? importance->data() : nullptr, rows, columns,
+                            data.data(), data.size(), out.get(), size);
             }
             return to_numpy(std::move(out), {size});
         },
-        "pool"_a, "format"_a, "source"_a, "data"_a, "columns"_a,
-        "Encode stored rows of floats as `format` is stored in files: (bytes,) u8.");
+        "pool"_a, "format"_a, "source"_a, "data"_a, "columns"_a, "quantizer"_a = "reference",
+        "importance"_a = nb::none(),
+        "Encode stored rows of floats as `format` is stored in files: (bytes,) u8. `importance`: (columns,) f32, what "
+        "squared errors are weighted by.");
+    m.def(
+        "quantizers",
+        [] {
+            std::vector<std::string> names;
+#define X(name) names.emplace_back(#name);
+            INFERNO_QUANTIZERS(X)
+#undef X
+            return names;
+        },
+        "How floats can become blocks.");
     m.def(
         "top_logits",
         [](const FloatArray& logits, int64_t count) {

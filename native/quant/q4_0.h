@@ -2,6 +2,7 @@
 // Stored nibble = w/scale + 8, so nibbles are unsigned and fit the unsigned side of a byte dot product.
 // Source of the block: ggml's block_q4_0.
 #pragma once
+#include "quant/least_squares.h"
 #include "quant/nibbles.h"
 
 namespace inferno {
@@ -42,10 +43,27 @@ struct Q4_0 {
             const float magnitude = w[j] < 0 ? -w[j] : w[j];
             if (magnitude > largest) largest = magnitude, signed_largest = w[j];
         }
-        const float d = signed_largest / -8.0f, inverse = d != 0 ? 1.0f / d : 0.0f;
-        out.scale = f32_to_f16(d);
-        const auto code = [&](int j) { return clamped_code(w[j] * inverse + 8.5f, 15); };
-        for (int j = 0; j < 16; ++j) out.nibbles[j] = (uint8_t)(code(j) | code(j + 16) << 4);
+        encode_by(w, signed_largest / -8.0f, out);
+    }
+
+    // The largest magnitude over 8, for comparison: if it is positive, it has no code and is clipped to 7.
+    INFERNO_INLINE void encode_naively(const float* w, Block& out) {
+        float largest = 0.0f;
+        for (int j = 0; j < kBlock; ++j) {
+            const float magnitude = w[j] < 0 ? -w[j] : w[j];
+            largest = magnitude > largest ? magnitude : largest;
+        }
+        encode_by(w, largest / 8.0f, out);
+    }
+
+    // By weighted least squares; `importance` of the 32 columns, or null.
+    INFERNO_INLINE void fit(const float* w, const float* importance, Block& out) {
+        if (!can_be_fitted(w)) return encode(w, out);
+        float weight[kBlock];
+        fit_weights(importance, weight);
+        // The codes are those nearest by the scale that is stored, after its rounding.
+        const float d = f16_to_f32(f32_to_f16(fit_scale(w, weight, -8.0f, 7.0f)));
+        d == 0.0f ? encode(w, out) : encode_by(w, d, out);
     }
 
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
@@ -70,6 +88,14 @@ struct Q4_0 {
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
         step_unsigned<Isa, Q4_0>(w, x, acc);
+    }
+
+private:
+    INFERNO_INLINE void encode_by(const float* w, float d, Block& out) {
+        const float inverse = d != 0 ? 1.0f / d : 0.0f;
+        out.scale = f32_to_f16(d);
+        const auto code = [&](int j) { return clamped_code(w[j] * inverse + 8.5f, 15); };
+        for (int j = 0; j < 16; ++j) out.nibbles[j] = (uint8_t)(code(j) | code(j + 16) << 4);
     }
 };
 

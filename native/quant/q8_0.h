@@ -1,6 +1,7 @@
 // Q8_0: 32 weights as int8 with one f16 scale, 8.5 bits a weight. Source of the block: ggml's block_q8_0.
 #pragma once
 #include "quant/codes.h"
+#include "quant/least_squares.h"
 
 namespace inferno {
 
@@ -36,17 +37,33 @@ struct Q8_0 {
             const float magnitude = w[j] < 0 ? -w[j] : w[j];
             amax = magnitude > amax ? magnitude : amax;
         }
-        const float d = amax / 127.0f, inverse = d != 0 ? 1.0f / d : 0.0f;
+        encode_by(w, amax / 127.0f, out);
+    }
+
+    // By weighted least squares; `importance` of the 32 columns, or null.
+    INFERNO_INLINE void fit(const float* w, const float* importance, Block& out) {
+        if (!can_be_fitted(w)) return encode(w, out);
+        float weight[kBlock];
+        fit_weights(importance, weight);
+        const float d = f16_to_f32(f32_to_f16(fit_scale(w, weight, -127.0f, 127.0f)));
+        d == 0.0f ? encode(w, out) : encode_by(w, d, out);
+    }
+
+private:
+    INFERNO_INLINE void encode_by(const float* w, float d, Block& out) {
+        const float inverse = d != 0 ? 1.0f / d : 0.0f;
         out.scale = f32_to_f16(d);
         for (int j = 0; j < kBlock; ++j) {
             const float scaled = w[j] * inverse;
-            // |scaled| <= 127 but for rounding; what is not finite has no code.
-            const int truncated = scaled >= -128.0f && scaled <= 128.0f ? (int)scaled : 0;
-            const float rest = scaled - (float)truncated;
+            // A fitted scale may clip; what is not finite has no code.
+            const float clipped = scaled > 127.0f ? 127.0f : scaled < -127.0f ? -127.0f : scaled;
+            const int truncated = scaled >= -256.0f && scaled <= 256.0f ? (int)clipped : 0;
+            const float rest = clipped - (float)truncated;
             out.codes[j] = (int8_t)(truncated + (rest >= 0.5f) - (rest <= -0.5f));
         }
     }
 
+public:
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
         tile.scale[row] = in.scale;
         for (int g = 0; g < 8; ++g) std::memcpy(tile.codes[g][row], in.codes + 4 * g, 4);

@@ -8,10 +8,20 @@
 namespace inferno {
 namespace {
 
-using EncodeRow = void (*)(const uint8_t* in, int64_t columns, uint8_t* out);
+using EncodeRow = void (*)(const uint8_t* in, int64_t columns, Quantizer quantizer, const float* importance,
+                           uint8_t* out);
+
+template <class Target>
+void encode_block(const float* values, Quantizer quantizer, const float* importance, typename Target::Block& out) {
+    if constexpr (requires { Target::encode_naively(values, out); })
+        if (quantizer == Quantizer::naive) return Target::encode_naively(values, out);
+    if constexpr (requires { Target::fit(values, importance, out); })
+        if (quantizer == Quantizer::least_squares) return Target::fit(values, importance, out);
+    Target::encode(values, out);
+}
 
 template <class Target, class Source>
-void encode_row(const uint8_t* in, int64_t columns, uint8_t* out) {
+void encode_row(const uint8_t* in, int64_t columns, Quantizer quantizer, const float* importance, uint8_t* out) {
     const int64_t in_bytes = columns * (int64_t)sizeof(typename Source::Block) / Source::kColumns;
     const int64_t out_bytes = columns * (int64_t)sizeof(typename Target::Block) / Target::kColumns;
     static_assert(Target::kColumns % Source::kColumns == 0);
@@ -27,7 +37,7 @@ void encode_row(const uint8_t* in, int64_t columns, uint8_t* out) {
             Source::decode(stored, values + i * Source::kColumns);
         }
         typename Target::Block block;
-        Target::encode(values, block);
+        encode_block<Target>(values, quantizer, importance ? importance + b * Target::kColumns : nullptr, block);
         const int64_t to = b * (int64_t)sizeof(block);
         std::memcpy(out + to, &block, (size_t)std::min((int64_t)sizeof(block), out_bytes - to));
     }
@@ -58,8 +68,8 @@ EncodeRow choose(Format target, Format source) {
 
 }  // namespace
 
-void encode_rows(ThreadPool& pool, Format target, Format source, int64_t rows, int64_t columns, const uint8_t* in,
-                 size_t in_bytes, uint8_t* out, size_t out_bytes) {
+void encode_rows(ThreadPool& pool, Format target, Format source, Quantizer quantizer, const float* importance,
+                 int64_t rows, int64_t columns, const uint8_t* in, size_t in_bytes, uint8_t* out, size_t out_bytes) {
     const EncodeRow encode = choose(target, source);
     check(encode != nullptr, "floats are encoded, to a format that encodes");
     const FormatInfo from = format_info(source), to = format_info(target);
@@ -71,7 +81,7 @@ void encode_rows(ThreadPool& pool, Format target, Format source, int64_t rows, i
     const int chunks = (int)std::min<int64_t>(rows, 4096);
     pool.parallel_for(chunks, [&](int chunk) {
         for (int64_t row = rows * chunk / chunks; row < rows * (chunk + 1) / chunks; ++row)
-            encode(in + row * in_row, columns, out + row * out_row);
+            encode(in + row * in_row, columns, quantizer, importance, out + row * out_row);
     });
 }
 

@@ -69,6 +69,18 @@ Executor::Executor(std::shared_ptr<const Model> model, std::shared_ptr<ThreadPoo
     for (const Op& op : model_->plan().ops)
         if (op.kind == OpKind::attention) check(op.heads / op.kv_heads <= kMaxQueryRows, "heads a key/value head");
     find_gated();
+    find_last_norm();
+}
+
+void Executor::find_last_norm() {
+    int selected = -1;
+    for (const Op& op : model_->plan().ops) {
+        if (op.kind == OpKind::select) selected = op.output.rows;
+        if (op.kind == OpKind::rms_norm && op.input.rows == selected && selected >= 0) {
+            last_norm_ = &op;
+            return;
+        }
+    }
 }
 
 // Row buffers of which one half is always activated and multiplied by the other right after a product has
@@ -105,6 +117,12 @@ const float* Executor::logits(int row) const {
     return rows_[out.rows].as<float>() + row * row_stride(model_->plan().rows[out.rows]);
 }
 
+void Executor::hidden(int index, float* out) {
+    const PackTarget target{Activation::f32, (uint8_t*)out, 0, 1};
+    kernels_.rms_norm(row(last_norm_->input, index), model_->vector(last_norm_->vector), last_norm_->input.width,
+                      last_norm_->epsilon, target);
+}
+
 float* Executor::row(const Slice& slice, int index) {
     const int64_t stride = row_stride(model_->plan().rows[slice.rows]);
     return rows_[slice.rows].as<float>() + index * stride + slice.offset;
@@ -125,11 +143,14 @@ PackTarget Executor::pack_target(int pack, int index) {
 
 // ---- a forward pass ---------------------------------------------------------------------------------
 
-void Executor::forward(const std::vector<SequenceRows>& batch, const std::function<void()>& take_logits) {
+void Executor::forward(const std::vector<SequenceRows>& batch, const std::function<void()>& take_output,
+                       Output output) {
+    check(output == Output::logits || last_norm_, "a norm comes before the head");
     pool_->check_process();
     const std::lock_guard lock(mutex_);
+    output_ = output;
     lay_out(batch);
-    if (num_rows_ == 0) return take_logits();
+    if (num_rows_ == 0) return take_output();
     for (const auto& sequence : batch) sequence.cache->reserve(sequence.count);
     list_phases();
     if (profile.enabled) {
@@ -138,13 +159,15 @@ void Executor::forward(const std::vector<SequenceRows>& batch, const std::functi
         pool_->run(counts_, [this](int phase, int chunk) { run(phases_[phase], chunk); });
     }
     for (const auto& sequence : batch) sequence.cache->advance(sequence.count);
-    take_logits();
+    take_output();
 }
 
 void Executor::run_profiled() {
     std::vector<const char*> names;
     for (const Phase& phase : phases_)
-        names.push_back(phase.activate ? "gated linear" : phase_name(phase.op->kind, phase.step));
+        names.push_back(phase.calibrates ? "calibrate"
+                        : phase.activate ? "gated linear"
+                                         : phase_name(phase.op->kind, phase.step));
     profile.begin(phases_.size());
     pool_->run(counts_, [this](int phase, int chunk) { profile.time(phase, [&] { run(phases_[phase], chunk); }); });
     profile.end(names);
@@ -194,12 +217,15 @@ void Executor::list_phases() {
     phases_.clear();
     counts_.clear();
     units_.clear();
-    const auto add = [&](const Op& op, int step, const Op* activate = nullptr) {
-        phases_.push_back({&op, step, activate});
+    const auto add = [&](const Op& op, int step, const Op* activate = nullptr, bool calibrates = false) {
+        phases_.push_back({&op, step, activate, calibrates});
         counts_.push_back(chunks_of(phases_.back()));
     };
     for (size_t i = 0; i < plan.ops.size(); ++i) {
         const Op& op = plan.ops[i];
+        if (output_ == Output::hidden && &op == last_norm_) break;
+        if (calibration.enabled && op.kind == OpKind::linear && plan.packs[op.pack].kind == Activation::f32)
+            add(op, 0, nullptr, true);
         if (op.kind == OpKind::linear && is_gated_[op.output.rows]) {
             add(op, 0, &plan.ops[++i]);
             continue;
@@ -301,6 +327,7 @@ int Executor::chunks_of(const Phase& phase) const {
         case OpKind::linear: {
             const int rows = num_rows_of(plan.packs[op.pack].extent);
             if (rows == 0) return 0;
+            if (phase.calibrates) return (int)std::min(model_->matrix(op.matrix).blocks, (int64_t)pool_->size());
             // Which experts have rows shows on the way.
             if (plan.packs[op.pack].extent == Extent::routed) return pool_->size() * kChunksPerThread;
             const Blocking b = blocking(phase, rows, 1);
@@ -375,6 +402,7 @@ void Executor::run(const Phase& phase, int chunk) {
         case OpKind::clamped_swiglu: activate_chunk(op, chunk); break;
         case OpKind::softcap: softcap(op, chunk); break;
         case OpKind::linear: {
+            if (phase.calibrates) return calibrate(op, chunk);
             const int64_t chunks = chunks_of(phase);
             run_linear(phase, in_stride(chunk, chunks), chunks);
             break;
@@ -414,6 +442,21 @@ MatmulArgs Executor::matmul_args(const Op& op, const Batch& batch, const Blockin
     args.bias = op.vector >= 0 ? model_->vector(op.vector + batch.matrix) : nullptr;
     args.scale = op.scale;
     return args;
+}
+
+void Executor::calibrate(const Op& op, int chunk) {
+    const Extent extent = model_->plan().packs[op.pack].extent;
+    const int64_t blocks = model_->matrix(op.matrix).blocks, chunks = std::min(blocks, (int64_t)pool_->size());
+    const int64_t first = blocks * chunk / chunks, last = blocks * (chunk + 1) / chunks;
+    const auto add = [&](int matrix, int begin, int end) {
+        if (chunk == 0) calibration.count(matrix, end - begin);
+        for (int i = begin; i < end; ++i) {
+            const PackTarget x = pack_target(op.pack, i);
+            calibration.add(matrix, x.tile, x.width, x.slot, first, last);
+        }
+    };
+    if (extent != Extent::routed) return add(op.matrix, 0, num_rows_of(extent));
+    for (const int expert : routing_.busy) add(op.matrix + expert, routing_.first[expert], routing_.first[expert + 1]);
 }
 
 // The pieces of all batches, one after the other: of experts, only those with rows have their weights read.

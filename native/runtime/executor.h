@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/table.h"
+#include "runtime/calibration.h"
 #include "runtime/kv_cache.h"
 #include "runtime/model.h"
 #include "runtime/profile.h"
@@ -14,6 +15,8 @@
 namespace inferno {
 
 enum class Logits : uint8_t { none, last, all };
+// Where a pass ends: at the logits, or at the rows that the last norm and the head would make logits of.
+enum class Output : uint8_t { logits, hidden };
 
 // New tokens of one sequence, at the positions after what its cache holds.
 struct SequenceRows {
@@ -30,17 +33,22 @@ public:
 
     // Process the rows and extend the caches, then call `take_logits`. One pass at a time: other threads
     // wait. On an exception no cache has grown.
-    void forward(const std::vector<SequenceRows>& batch, const std::function<void()>& take_logits);
+    void forward(const std::vector<SequenceRows>& batch, const std::function<void()>& take_output,
+                 Output output = Output::logits);
 
-    // For `take_logits`: one row for each wanted, in the order of the batch. (num_logits(), vocab_size)
+    // For `take_output`: one row for each wanted, in the order of the batch. (num_logits(), vocab_size)
     int num_logits() const { return num_selected_; }
     const float* logits(int row) const;
+    // The same of Output::hidden, after the last norm: hidden_size() floats, written to whole blocks of `out`.
+    int64_t hidden_size() const { return last_norm_ ? last_norm_->input.width : 0; }
+    void hidden(int row, float* out);
 
     const Model& model() const { return *model_; }
     const KernelTable& kernels() const { return kernels_; }
     int64_t scratch_bytes() const;
 
     Profile profile;
+    Calibration calibration;
 
 private:
     struct Row {
@@ -55,8 +63,9 @@ private:
     };
     struct Phase {
         const Op* op;
-        int step;            // attention: 0 rotate and store, 1 attend, 2 merge; route: 0 choose, 1 group
-        const Op* activate;  // linear: the activation that takes each panel while it is in the caches, or null
+        int step;                 // attention: 0 rotate and store, 1 attend, 2 merge; route: 0 choose, 1 group
+        const Op* activate;       // linear: the activation that takes each panel while it is in the caches, or null
+        bool calibrates = false;  // linear: looks at what will be multiplied
     };
     // What the last `route` chose: the experts of each row, and these assignments grouped by expert.
     struct Routing {
@@ -77,6 +86,7 @@ private:
     void list_attention_units(const Op& op);
     void list_phases();
     void find_gated();
+    void find_last_norm();
     int num_rows_of(Extent extent) const {
         if (extent == Extent::routed) return num_rows_ * model_->plan().experts_per_token;
         return extent == Extent::selected ? num_selected_ : num_rows_;
@@ -97,6 +107,7 @@ private:
     int64_t in_stride(int64_t chunk, int64_t chunks) const;
     int chunks_of(const Phase& phase) const;
     void run(const Phase& phase, int chunk);
+    void calibrate(const Op& op, int chunk);
     MatmulArgs matmul_args(const Op& op, const Batch& batch, const Blocking& b, int64_t piece);
     void run_linear(const Phase& phase, int64_t chunk, int64_t chunks);
     void run_plain_linear(const Op& op, const Batch& batch, const Blocking& b, int64_t piece);
@@ -123,7 +134,9 @@ private:
     std::vector<Buffer> rows_, packs_;  // one a RowsSpec, one a PackSpec
     Buffer angles_;                     // (ropes, rows, 2, head_dim / 2)
     Buffer states_;                     // softmax states of splits apart
-    std::vector<bool> is_gated_;        // a RowsSpec: gates and ups, activated panel by panel and never stored
+    const Op* last_norm_ = nullptr;     // reads the rows whose logits are wanted
+    Output output_ = Output::logits;
+    std::vector<bool> is_gated_;  // a RowsSpec: gates and ups, activated panel by panel and never stored
     std::vector<Row> row_list_;
     std::vector<int> selected_;
     std::vector<const SequenceRows*> sequences_;

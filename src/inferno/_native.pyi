@@ -107,6 +107,25 @@ class Executor:
         Process [(cache, token ids, "none"|"last"|"all")]; the caches grow by their ids. Returns the logits wanted: (rows, vocab_size) f32.
         """
 
+    def forward_hidden(self, batch: Sequence[tuple[KvCache, Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], str]]) -> NDArray[numpy.float32]:
+        """
+        The same, but up to the last norm and not to the logits: (rows, hidden_size) f32.
+        """
+
+    @property
+    def calibrating(self) -> bool:
+        """
+        Whether forward passes add up what matrices multiply; setting it forgets earlier sums.
+        """
+
+    @calibrating.setter
+    def calibrating(self, arg: bool, /) -> None: ...
+
+    def mean_squares(self, matrix: int) -> NDArray[numpy.float64]:
+        """
+        The mean square of what each column of a matrix was multiplied by since `calibrating` was set: (columns,) f64; of a matrix that no floats were multiplied by, nothing.
+        """
+
     def log_sum_exp(self, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> float: ...
 
     @property
@@ -150,10 +169,13 @@ def sample(samplers: Sequence[Sampler], logits: Annotated[NDArray[numpy.float32]
     `masks`: none, or one of `Sampler.sample`, or None, a text.
     """
 
-def encode_rows(pool: ThreadPool, format: str, source: str, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], columns: int) -> NDArray[numpy.uint8]:
+def encode_rows(pool: ThreadPool, format: str, source: str, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], columns: int, quantizer: str = 'reference', importance: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> NDArray[numpy.uint8]:
     """
-    Encode stored rows of floats as `format` is stored in files: (bytes,) u8.
+    Encode stored rows of floats as `format` is stored in files: (bytes,) u8. `importance`: (columns,) f32, what squared errors are weighted by.
     """
+
+def quantizers() -> list[str]:
+    """How floats can become blocks."""
 
 def top_logits(logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], count: int) -> list[tuple[int, float]]:
     """The `count` most likely (token, logit), best first."""

@@ -49,7 +49,7 @@ PACKED_FORMATS = {f.name: f for f in map(PackedFormat._make, _native.formats())}
 _FLOAT_FORMATS = ("f32", "f16", "bf16")
 # The embedding is read a row at a time, so its size costs no speed; tied, it is the head too, and
 # the head's errors reach every logit undamped.
-_EMBEDDING_FORMAT = {"q4_0": "q8_0", "q5_0": "q8_0", "q5_1": "q8_0"}
+_EMBEDDING_FORMAT = {"q4_0": "q8_0", "q4_1": "q8_0", "q5_0": "q8_0", "q5_1": "q8_0"}
 
 # What an engine needs beside weights and cache: activations of a chunk of prefill, logits, Python.
 _SCRATCH_BYTES = 64 << 20
