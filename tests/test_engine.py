@@ -354,9 +354,65 @@ def test_messages_that_are_none_are_refused(engine: Engine, messages: Any) -> No
         engine.chat(messages, **GREEDY)
 
 
-def test_embeddings_are_not_there_yet(engine: Engine) -> None:
-    with pytest.raises(InvalidOption, match="`embed`"):
-        engine.embed(["text"])
+# ---- embeddings ----------------------------------------------------------------------------------
+
+
+def transformers_states(path: Path, ids: list[int]) -> np.ndarray:
+    """Ask transformers for the hidden states after the last norm: (n, hidden_size) float32."""
+    import torch
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(path, dtype=torch.float32, attn_implementation="eager")
+    with torch.inference_mode():
+        return np.array(model(torch.tensor([ids])).last_hidden_state[0].numpy())
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last", "cls"])
+@pytest.mark.parametrize("kind", ["llama_directory", "qwen2_directory"])
+def test_embeddings_are_those_of_transformers(request, kind: str, pooling: str) -> None:
+    path = request.getfixturevalue(kind)
+    texts = [engines.random_ids(n, seed=n) for n in (1, 5, 40)]
+    found = engines.load(path).embed(texts, pooling)
+    assert found.shape == (3, 64) and found.dtype == np.float32
+    for ids, vector in zip(texts, found, strict=True):
+        states = transformers_states(path, ids)
+        pooled = {"mean": states.mean(axis=0), "last": states[-1], "cls": states[0]}[pooling]
+        # Keys and values are f16 in the cache: relative errors of 2^-11, some of which add up.
+        np.testing.assert_allclose(vector, pooled / np.linalg.norm(pooled), atol=2e-3)
+        assert math.isclose(np.linalg.norm(vector), 1, rel_tol=1e-6)
+
+
+def test_an_embedding_knows_nothing_of_its_company(
+    stories_gguf: Path, isa: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["Once upon a time", "there was", "a little dog who lived in a big house. " * 3, "x"]
+    expected = engines.load(stories_gguf).embed(texts)
+    together = engines.load(stories_gguf, isa=isa, threads=2)
+    assert together.embed(texts).tobytes() == expected.tobytes()
+    monkeypatch.setattr("inferno.engine._HIDDEN_ROWS", 7)  # texts are cut, and share passes
+    assert together.embed(texts).tobytes() == expected.tobytes()
+    alone = np.concatenate([together.embed([text]) for text in texts])
+    assert alone.tobytes() == expected.tobytes()
+
+
+def test_texts_to_embed_are_no_prompts(engine: Engine) -> None:
+    bos = engine.tokenizer.bos_id
+    assert bos is not None and engine.tokenizer.adds_bos
+    ids = [bos, *engine.tokenizer.encode("</s> Hello")]
+    assert (engine.embed(["</s> Hello"]) == engine.embed([ids])).all()
+    assert engine.embed([]).shape == (0, engine.config.hidden_size)
+
+
+def test_what_cannot_be_embedded_is_an_error(engine: Engine, llama_gguf: Path) -> None:
+    with pytest.raises(InvalidOption, match=r"`pooling`: expected one of mean, last, cls"):
+        engine.embed(["text"], pooling="max")
+    for texts in ("text", b"text", None, 5):
+        with pytest.raises(InvalidOption, match="`texts`: expected a list"):
+            engine.embed(texts)  # type: ignore[arg-type]
+    with pytest.raises(InvalidText, match="'' at 1"):
+        engines.load(llama_gguf).embed(["text", ""])
+    with pytest.raises(ContextFull):
+        engine.embed([[1] * (engine.context + 1)])
 
 
 # ---- company -------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from inferno.graph import Floats
 from inferno.loading import LoadedModel, Progress, load_model, weight_choices
 from inferno.machine import MAX_THREADS, default_threads
 from inferno.options import SamplingParams
-from inferno.scoring import Score
+from inferno.scoring import POOLINGS, Score, pooled
 from inferno.session import Session, context_full
 from inferno.speculation import PassCosts
 from inferno.tokenizer import Tokenizer, tokenizer_for
@@ -37,6 +37,8 @@ KV_CACHE_TYPES = ("f16",)
 
 # Rows whose logits are computed at once when all are wanted: 64 x 49,152 floats are 12 MB.
 _LOGITS_ROWS = 64
+# Rows of a pass whose logits nobody wants.
+_HIDDEN_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,12 @@ class Engine:
         return np.concatenate(rows) if rows else np.empty((0, self.config.vocab_size), np.float32)
 
     def score(self, text_or_ids: str | Iterable[int]) -> Score:
-        """Return the log probability of each token given those before it."""
+        """Return the log probability of each token given those before it.
+
+        Raises:
+            ContextFull: the text is longer than the context; `evaluation.evaluate` goes through
+                longer ones in windows.
+        """
         ids = self._prompt_ids(text_or_ids)
         logprobs: list[float] = []
         position = 1
@@ -219,13 +226,38 @@ class Engine:
                 position += 1
         return Score(tuple(ids), np.array(logprobs, dtype=np.float32))
 
-    def embed(self, texts: Sequence[str], pooling: str = "mean") -> Floats:
-        """Not supported by this version.
+    def embed(self, texts: Iterable[str | Iterable[int]], pooling: str = "mean") -> Floats:
+        """Return a vector of length 1 for each text: (n, hidden_size) f32.
+
+        Args:
+            texts: texts, in which control tokens are only text, or ids. Texts get the token that
+                this model begins every text with, if it has one.
+            pooling: what becomes of the hidden states after the last norm, one a token: "mean",
+                "last", or "cls", which is the first.
 
         Raises:
-            InvalidOption: always.
+            InvalidOption: another pooling, or no list.
+            InvalidText: a text is empty.
+            ContextFull: a text is longer than the context.
         """
-        raise InvalidOption("`embed` is not supported by this version")
+        if pooling not in POOLINGS:
+            raise InvalidOption(
+                f"`pooling`: expected one of {', '.join(POOLINGS)}, found {shown(pooling)}"
+            )
+        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+            raise InvalidOption(
+                f"`texts`: expected a list of texts, found {shown(texts)}",
+                hint="put a single text in a list",
+            )
+        all_ids = [self._ids_to_embed(number, text) for number, text in enumerate(texts)]
+        vectors = np.empty((len(all_ids), self.config.hidden_size), np.float32)
+        states: list[Floats] = []
+        for number, rows in self._hidden_blocks(all_ids):
+            states.append(rows)
+            if sum(map(len, states)) == len(all_ids[number]):
+                vectors[number] = pooled(np.concatenate(states), pooling)
+                states = []
+        return vectors
 
     # ---- for sessions ---------------------------------------------------------------------------
 
@@ -236,14 +268,62 @@ class Engine:
         self._executor.forward([(cache, np.zeros(rows, dtype=np.int32), "all")])
         return time.perf_counter() - began
 
-    def _logit_blocks(self, ids: Sequence[int]) -> Iterator[Floats]:
+    def _logit_blocks(self, ids: Sequence[int], first: int = 0) -> Iterator[Floats]:
+        """Yield the logits after ids[first], ids[first + 1], …, some rows at a time."""
         if len(ids) > self.context:
             raise context_full(0, len(ids), self)
         cache = _native.KvCache(self._loaded.pages)
         array = np.array(ids, dtype=np.int32)
-        for start in range(0, len(ids), _LOGITS_ROWS):
+        for start in range(0, first, _HIDDEN_ROWS):
+            chunk = array[start : min(first, start + _HIDDEN_ROWS)]
+            self._executor.forward([(cache, chunk, "none")])
+        for start in range(first, len(ids), _LOGITS_ROWS):
             chunk = array[start : start + _LOGITS_ROWS]
             yield self._executor.forward([(cache, chunk, "all")])
+
+    def _hidden_blocks(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, Floats]]:
+        """Yield (number of the text, hidden states of some of its tokens), in their order.
+
+        Short texts share a pass, and with it the weights that it reads.
+        """
+        batch: list[tuple[int, Any, Any]] = []
+        room = _HIDDEN_ROWS
+
+        def run() -> Iterator[tuple[int, Floats]]:
+            rows = self._executor.forward_hidden([(cache, ids, "all") for _, cache, ids in batch])
+            start = 0
+            for number, _, ids in batch:
+                yield number, rows[start : start + len(ids)]
+                start += len(ids)
+
+        for number, text in enumerate(texts):
+            cache = _native.KvCache(self._loaded.pages)
+            rest = np.array(text, dtype=np.int32)
+            while len(rest):
+                batch.append((number, cache, rest[:room]))
+                taken = len(batch[-1][2])
+                rest, room = rest[taken:], room - taken
+                if not room:
+                    yield from run()
+                    batch, room = [], _HIDDEN_ROWS
+        if batch:
+            yield from run()
+
+    def _ids_to_embed(self, number: int, text: str | Iterable[int]) -> list[int]:
+        if isinstance(text, str):
+            ids = self.tokenizer.encode(text)
+            if self.tokenizer.adds_bos and self.tokenizer.bos_id is not None:
+                ids = [self.tokenizer.bos_id, *ids]
+        else:
+            ids = self._prompt_ids(text)
+        if not ids:
+            raise InvalidText(
+                f"`texts`: expected at least one token in each, found {shown(text)} at {number}",
+                hint="this model starts no text by itself (no BOS)",
+            )
+        if len(ids) > self.context:
+            raise context_full(0, len(ids), self)
+        return ids
 
     def _generation(
         self, session: Session, ids: Sequence[int], params: SamplingParams

@@ -1,11 +1,15 @@
-"""How likely a model finds a text."""
+"""What a forward pass says of a text as a whole: how likely it is, and a vector for it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from inferno.graph import Floats
+
+POOLINGS = ("mean", "last", "cls")
 
 
 @dataclass(frozen=True)
@@ -24,3 +28,13 @@ class Score:
             return math.exp(-float(self.logprobs.mean(dtype=float)))
         except OverflowError:
             return math.inf
+
+
+def pooled(states: Floats, pooling: str) -> Floats:
+    """Return one vector of length 1 for hidden states (tokens, hidden_size): (hidden_size,) f32."""
+    if pooling == "mean":
+        vector = states.mean(axis=0, dtype=np.float64)
+    else:
+        vector = states[-1 if pooling == "last" else 0].astype(np.float64)
+    length = math.sqrt(float(vector @ vector))
+    return np.asarray(vector / length if length else vector, dtype=np.float32)
