@@ -21,6 +21,7 @@ from inferno.config import ModelConfig
 from inferno.errors import DownloadFailed, InvalidOption, UnsupportedModel
 from inferno.excerpt import shown
 from inferno.gguf_vocabulary import gguf_vocabulary
+from inferno.graph import Floats
 from inferno.loading import PACKED_FORMATS, Progress, lowered
 from inferno.machine import default_threads
 from inferno.tokenizer import Tokenizer, tokenizer_for
@@ -29,8 +30,11 @@ from inferno.weights.gguf_names import gguf_name, is_rope_interleaved
 from inferno.weights.gguf_writer import TensorToWrite, Value, write_gguf
 from inferno.weights.tensor import Bytes
 
+QUANTIZERS = tuple(_native.quantizers())
+DEFAULT_QUANTIZER = "least_squares"  # the best that needs no calibration
+
 _QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
-_FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 7, "bf16": 32}  # llama_ftype
+_FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "bf16": 32}  # llama_ftype
 _SLAB_BYTES = 64 << 20
 
 # The keys of GGUF below `{arch}.`, and those of ModelConfig that they stand for.
@@ -103,15 +107,24 @@ def write_checkpoint(
     *,
     threads: int | None = None,
     progress: Progress | None = None,
+    quantizer: str = "reference",
+    importance: Mapping[str, Floats] | None = None,
 ) -> None:
     """Write `checkpoint` to the GGUF file `path`; `weights` as in `Engine.load`.
 
+    `quantizer` "reference" is what quantizing while loading does. `importance`: the weights that
+    "least_squares" gives to errors in the columns of a tensor, by its name: (columns,) each.
+
     Raises:
-        InvalidOption: `weights` cannot be.
+        InvalidOption: `weights` or `quantizer` cannot be.
         InvalidCheckpoint: tensors are missing, extra, or of the wrong shape.
         UnsupportedModel: GGUF has no words for something about the model.
         OSError: the disk refuses.
     """
+    if quantizer not in QUANTIZERS:
+        raise InvalidOption(
+            f"`quantizer`: expected one of {', '.join(QUANTIZERS)}, found {shown(quantizer)}"
+        )
     program = lowered(checkpoint, weights)
     formats = {
         f"{part.parameter.name}.weight": matrix.format
@@ -141,8 +154,20 @@ def write_checkpoint(
         if progress is not None:
             progress("quantizing", done, total)
 
+    importance = importance or {}
+
+    def encode(name: str, format: str) -> Callable[[Bytes, int], Bytes]:
+        source = checkpoint.tensors[name].format
+
+        def rows(data: Bytes, columns: int) -> Bytes:
+            return _native.encode_rows(
+                pool, format, source, data, columns, quantizer, importance.get(name)
+            )
+
+        return rows
+
     tensors = [
-        _tensor(checkpoint, checkpoint.tensors[name], format, pool, advance)
+        _tensor(checkpoint, checkpoint.tensors[name], format, encode(name, format), advance)
         for name, format in formats.items()
     ]
     write_gguf(path, metadata, tensors)
@@ -152,7 +177,7 @@ def _tensor(
     checkpoint: Checkpoint,
     tensor: StoredTensor,
     format: str,
-    pool: _native.ThreadPool,
+    encode: Callable[[Bytes, int], Bytes],
     advance: Callable[[int], None],
 ) -> TensorToWrite:
     c = checkpoint.config
@@ -185,7 +210,7 @@ def _tensor(
             if tensor.format == format:
                 yield flat
             else:
-                yield _native.encode_rows(pool, format, tensor.format, flat, width)
+                yield encode(flat, width)
             advance(slab.nbytes)
         checkpoint.release(tensor)
 

@@ -72,7 +72,7 @@ def test_the_reader_of_imports_sees_them() -> None:
 
 
 def test_only_what_runs_models_or_probes_the_machine_knows_the_native_core() -> None:
-    runs = {"loading", "session", "engine", "generation", "conversion"}
+    runs = {"loading", "session", "engine", "generation", "conversion", "quantization"}
     assert importers_of("_native") == runs | {"bench.limits", "selftest"}
 
 
@@ -181,7 +181,7 @@ def test_every_import_is_of_the_standard_library_or_declared() -> None:
             room = room_of(imported)
             if name == "bench.llama_cpp_peer" and room == "llama_cpp":
                 continue  # it runs where that is installed, and inferno is not
-            if name == "bench.chart" and room == "matplotlib":
+            if name in ("bench.chart", "bench.quality_chart") and room == "matplotlib":
                 continue  # the extra `plot`
             known = room in declared | ours | public or room in sys.stdlib_module_names
             assert known, f"{name} imports {imported}"
