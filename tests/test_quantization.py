@@ -115,7 +115,7 @@ def test_a_calibration_text_moves_errors_to_where_they_matter_less(
     assert calibrated.sum() > plain.sum(), "which has its price elsewhere"
 
 
-@pytest.mark.parametrize("type", ["q4_0", "q4_1", "q8_0"])
+@pytest.mark.parametrize("type", ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"])
 def test_the_gguf_package_reads_calibrated_files(
     llama_gguf: Path, tmp_path: Path, type: str
 ) -> None:

@@ -1,6 +1,7 @@
 // Q5_0: 32 weights as 5-bit integers with one f16 scale, 5.5 bits a weight.
 // Stored code = w/scale + 16. Source of the block: ggml's block_q5_0.
 #pragma once
+#include "quant/least_squares.h"
 #include "quant/nibbles.h"
 
 namespace inferno {
@@ -39,11 +40,16 @@ struct Q5_0 {
             const float magnitude = w[j] < 0 ? -w[j] : w[j];
             if (magnitude > largest) largest = magnitude, signed_largest = w[j];
         }
-        const float d = signed_largest / -16.0f, inverse = d != 0 ? 1.0f / d : 0.0f;
-        out.scale = f32_to_f16(d);
-        uint8_t codes[kBlock];
-        for (int j = 0; j < kBlock; ++j) codes[j] = clamped_code(w[j] * inverse + 16.5f, 31);
-        store_five_bits(codes, out.nibbles, out.fifth_bits);
+        encode_by(w, signed_largest / -16.0f, out);
+    }
+
+    // By weighted least squares; `importance` of the 32 columns, or null.
+    INFERNO_INLINE void fit(const float* w, const float* importance, Block& out) {
+        if (!can_be_fitted(w)) return encode(w, out);
+        float weight[kBlock];
+        fit_weights(importance, weight);
+        const float d = f16_to_f32(f32_to_f16(fit_scale(w, weight, -16.0f, 15.0f)));
+        d == 0.0f ? encode(w, out) : encode_by(w, d, out);
     }
 
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
@@ -70,6 +76,15 @@ struct Q5_0 {
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
         step_unsigned<Isa, Q5_0>(w, x, acc);
+    }
+
+private:
+    INFERNO_INLINE void encode_by(const float* w, float d, Block& out) {
+        const float inverse = d != 0 ? 1.0f / d : 0.0f;
+        out.scale = f32_to_f16(d);
+        uint8_t codes[kBlock];
+        for (int j = 0; j < kBlock; ++j) codes[j] = clamped_code(w[j] * inverse + 16.5f, 31);
+        store_five_bits(codes, out.nibbles, out.fifth_bits);
     }
 };
 

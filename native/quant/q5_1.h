@@ -1,6 +1,7 @@
 // Q5_1: 32 weights as 5-bit integers with an f16 scale and an f16 minimum, 6 bits a weight:
 // w = scale * code + minimum. Source of the block: ggml's block_q5_1.
 #pragma once
+#include "quant/least_squares.h"
 #include "quant/nibbles.h"
 
 namespace inferno {
@@ -39,12 +40,17 @@ struct Q5_1 {
             if (w[j] < low) low = w[j];
             if (w[j] > high) high = w[j];
         }
-        const float d = (high - low) / 31.0f, inverse = d != 0 ? 1.0f / d : 0.0f;
-        out.scale = f32_to_f16(d);
-        out.minimum = f32_to_f16(low);
-        uint8_t codes[kBlock];
-        for (int j = 0; j < kBlock; ++j) codes[j] = clamped_code((w[j] - low) * inverse + 0.5f, 31);
-        store_five_bits(codes, out.nibbles, out.fifth_bits);
+        encode_by(w, (high - low) / 31.0f, low, out);
+    }
+
+    // By weighted least squares; `importance` of the 32 columns, or null.
+    INFERNO_INLINE void fit(const float* w, const float* importance, Block& out) {
+        if (!can_be_fitted(w)) return encode(w, out);
+        float weight[kBlock];
+        fit_weights(importance, weight);
+        const FittedLine line = fit_line(w, weight, 31.0f);
+        const float d = f16_to_f32(f32_to_f16(line.d)), m = f16_to_f32(f32_to_f16(line.minimum));
+        d == 0.0f ? encode(w, out) : encode_by(w, d, m, out);
     }
 
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
@@ -77,6 +83,16 @@ struct Q5_1 {
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
         step_unsigned<Isa, Q5_1>(w, x, acc);
+    }
+
+private:
+    INFERNO_INLINE void encode_by(const float* w, float d, float minimum, Block& out) {
+        const float inverse = d != 0 ? 1.0f / d : 0.0f;
+        out.scale = f32_to_f16(d);
+        out.minimum = f32_to_f16(minimum);
+        uint8_t codes[kBlock];
+        for (int j = 0; j < kBlock; ++j) codes[j] = clamped_code((w[j] - minimum) * inverse + 0.5f, 31);
+        store_five_bits(codes, out.nibbles, out.fifth_bits);
     }
 };
 

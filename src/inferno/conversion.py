@@ -34,7 +34,17 @@ QUANTIZERS = tuple(_native.quantizers())
 DEFAULT_QUANTIZER = "least_squares"  # the best that needs no calibration
 
 _QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
-_FILE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "bf16": 32}  # llama_ftype
+# llama_ftype
+_FILE_TYPES = {
+    "f32": 0,
+    "f16": 1,
+    "q4_0": 2,
+    "q4_1": 3,
+    "q8_0": 7,
+    "q5_0": 8,
+    "q5_1": 9,
+    "bf16": 32,
+}
 _SLAB_BYTES = 64 << 20
 
 # The keys of GGUF below `{arch}.`, and those of ModelConfig that they stand for.

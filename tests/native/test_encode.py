@@ -55,7 +55,8 @@ def test_what_cannot_be_encoded_is_an_error(
 
 # least squares ------------------------------------------------------------------------------------
 
-FITTED = ["q4_0", "q4_1", "q8_0"]
+# The least and the largest code.
+FITTED = {"q4_0": (-8, 7), "q4_1": (0, 15), "q5_0": (-16, 15), "q5_1": (0, 31), "q8_0": (-127, 127)}
 
 
 def encoded(format: str, values: np.ndarray, *options: object) -> np.ndarray:
@@ -75,10 +76,10 @@ def test_the_naive_scale_clips_the_largest_positive_weight() -> None:
 @pytest.mark.parametrize("format", FITTED)
 def test_least_squares_finds_what_can_be_said_exactly(format: str) -> None:
     """Multiples of a scale that f16 has, the extremes of the range at either end of a block."""
-    low, high = {"q4_0": (-8, 7), "q4_1": (0, 15), "q8_0": (-127, 127)}[format]
+    low, high = FITTED[format]
     codes = np.random.default_rng(2).integers(low, high + 1, (64, 32))
     codes[:, 0], codes[:, 1] = low, high
-    for scale in (0.125, -0.125) if format == "q4_0" else (0.125,):
+    for scale in (0.125, -0.125) if format in ("q4_0", "q5_0") else (0.125,):
         values = (scale * codes).astype(np.float32)
         assert (encoded(format, values, "least_squares") == values).all()
 

@@ -24,6 +24,8 @@ COMMANDS = {
     "list": ("list", "the models on this disk"),
     "rm": ("rm MODEL", "delete a fetched model"),
     "info": ("info MODEL", "what a model is, and the memory it takes"),
+    "quantize": ("quantize MODEL OUT.gguf", "write a model in smaller weights"),
+    "eval": ("eval MODEL --text FILE", "how good a model is at a text, and what weights cost"),
     "doctor": ("doctor", "describe and check this machine"),
     "bench": ("bench MODEL", "measure speed, beside the machine's limits and other engines"),
 }

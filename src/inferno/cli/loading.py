@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from inferno import Engine
 
 PATIENCE_SECONDS = 0.5  # a bar that flashes by is noise
+COUNTED = {"calibrating": "tokens", "evaluating": "tokens"}  # other steps count bytes
 
 
 def load(arguments: argparse.Namespace) -> Engine:
@@ -70,43 +71,54 @@ class LoadProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def __call__(self, what: str, done_bytes: int, total_bytes: int) -> None:
+    def __call__(self, what: str, done: int, total: int) -> None:
         if time.monotonic() - self._started < PATIENCE_SECONDS:
             return
+        unit = COUNTED.get(what, "bytes")
         if sys.stderr.isatty():
-            self._draw(what, done_bytes, total_bytes)
+            self._draw(what, done, total)
         elif what != self._what and what != "loading":  # a line for scripts where it takes minutes
-            size = f" ({format_bytes(total_bytes)})" if total_bytes else ""
+            count = f"{total:,} {unit}" if unit != "bytes" else format_bytes(total)
+            size = f" ({count})" if total else ""
             print(f"{what}{size}", file=sys.stderr, flush=True)
         self._what = what
 
-    def _draw(self, what: str, done_bytes: int, total_bytes: int) -> None:
-        if self._bar is None:
-            self._bar = _bar()
-            self._bar.start()
-        if self._task is None or what != self._what:
-            if self._task is not None:
+    def _draw(self, what: str, done: int, total: int) -> None:
+        if self._bar is not None and what != self._what:
+            if (what in COUNTED) != (self._what in COUNTED):
+                self._bar.stop()
+                self._bar = None
+            elif self._task is not None:
                 self._bar.remove_task(self._task)
+            self._task = None
+        if self._bar is None:
+            self._bar = _bar(COUNTED.get(what, "bytes"))
+            self._bar.start()
+        if self._task is None:
             self._task = self._bar.add_task(what, total=None)
-        self._bar.update(self._task, completed=done_bytes, total=total_bytes or None)
+        self._bar.update(self._task, completed=done, total=total or None)
 
 
-def _bar() -> Progress:
+def _bar(unit: str) -> Progress:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         DownloadColumn,
+        MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         TextColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
 
+    counts: tuple[ProgressColumn, ...] = (MofNCompleteColumn(),)
+    if unit == "bytes":
+        counts = (DownloadColumn(), TransferSpeedColumn())
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
+        *counts,
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,

@@ -1,0 +1,78 @@
+"""`inferno eval` and `inferno quantize`: tables, JSON, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from inferno.cli import main
+
+TEXT = "Once upon a time there was a little dog. He lived in a big house by the sea. " * 3
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT, "utf-8")
+    return path
+
+
+def test_the_table_has_a_row_a_model(stories_gguf: Path, text: Path, capsys) -> None:
+    arguments = ["eval", str(stories_gguf), "--text", str(text), "--against", "q8_0"]
+    assert main([*arguments, "--against", "f16", "--threads", "1"]) == 0
+    header, reference, *others, method = capsys.readouterr().out.splitlines()
+    for column in ("perplexity", "change", "top-1 agreement", "mean KL"):
+        assert column in header
+    assert "f32" in reference and [row.split()[0] for row in others] == ["q8_0", "f16"]
+    assert all("±" in row for row in (reference, *others)) and "tokens" in method
+
+
+def test_json_is_one_object_with_errors(stories_gguf: Path, text: Path, capsys) -> None:
+    arguments = ["eval", str(stories_gguf), "--text", str(text), "--against", "q8_0", "--json"]
+    assert main([*arguments, "--window", "16", "--stride", "5", "--threads", "1"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["window"], data["stride"]) == (16, 5) and len(data["models"]) == 2
+    assert {"mean_kl", "mean_kl_error", "top1_agreement", "perplexity"} <= set(data["models"][1])
+
+
+def test_a_chart_is_drawn(stories_gguf: Path, text: Path, tmp_path: Path, capsys) -> None:
+    chart = tmp_path / "chart.svg"
+    arguments = ["eval", str(stories_gguf), "--text", str(text), "--against", "q8_0"]
+    assert main([*arguments, "--plot", str(chart), "--threads", "1"]) == 0
+    assert "mean KL divergence" in chart.read_text("utf-8")
+
+
+@pytest.mark.parametrize("command", ["eval", "quantize"])
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [(b"abc", "expected at least"), (b"", "expected at least"), (b"a\xff" * 50, "expected UTF-8")],
+)
+def test_texts_that_say_nothing_are_errors(
+    stories_gguf: Path, tmp_path: Path, capsys, command: str, data: bytes, words: str
+) -> None:
+    (tmp_path / "text.txt").write_bytes(data)
+    arguments = ["eval", str(stories_gguf), "--text"]
+    if command == "quantize":
+        output = str(tmp_path / "model.gguf")
+        arguments = ["quantize", str(stories_gguf), output, "--type", "q4_0", "--calibrate"]
+    assert main([*arguments, str(tmp_path / "text.txt")]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_quantized_file_is_there_afterwards(
+    llama_gguf: Path, text: Path, tmp_path: Path, capsys
+) -> None:
+    path = tmp_path / "model.gguf"
+    arguments = ["quantize", str(llama_gguf), str(path), "--type", "q4_0", "--json"]
+    assert main([*arguments, "--calibrate", str(text), "--threads", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["bytes"] == path.stat().st_size
+
+
+@pytest.mark.parametrize("name", ["model.bin", "nowhere/model.gguf"])
+def test_an_output_that_cannot_be_is_refused(
+    llama_gguf: Path, tmp_path: Path, capsys, name: str
+) -> None:
+    assert main(["quantize", str(llama_gguf), str(tmp_path / name), "--type", "q4_0"]) == 2
+    assert "Output" in capsys.readouterr().err
