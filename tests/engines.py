@@ -43,8 +43,12 @@ class FixedCosts(PassCosts):
 
 
 def load(path: Path, *, threads: int = 1, **options: Any) -> Engine:
-    """Load an engine of one thread, unless threads are the question; it measures no time."""
+    """Load an engine of one thread, unless threads are the question; it measures no time.
+
+    It keeps no prefixes, so that what is computed twice is computed twice.
+    """
     engine = Engine.load(path, threads=threads, **options)
+    engine.prefix_cache.capacity = 0
     engine._pass_costs = FixedCosts()
     return engine
 

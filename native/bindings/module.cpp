@@ -5,6 +5,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/unordered_map.h>
 #include <nanobind/stl/unordered_set.h>
 #include <nanobind/stl/vector.h>
@@ -300,12 +301,20 @@ NB_MODULE(_native, m) {
     nb::class_<PagePool>(m, "PagePool", "Pages of 64 positions of keys and values.")
         .def(nb::init<int, int, int>(), "layers"_a, "kv_heads"_a, "head_dim"_a)
         .def_prop_ro("bytes_per_position", &PagePool::bytes_per_position)
-        .def_prop_ro("allocated_bytes", &PagePool::allocated_bytes);
+        .def_prop_ro("allocated_bytes", &PagePool::allocated_bytes)
+        .def_prop_ro("page_bytes", &PagePool::page_bytes)
+        .def_prop_ro("pages_in_use", &PagePool::pages_in_use);
+
+    nb::class_<Page>(m, "Page", "A page of a pool, kept for other caches to adopt.")
+        .def_prop_ro("is_shared", &Page::is_shared);
 
     nb::class_<KvCache>(m, "KvCache", "Keys and values of one sequence.")
         .def(nb::init<std::shared_ptr<PagePool>>(), "pool"_a)
         .def("__len__", &KvCache::length)
         .def("truncate", &KvCache::truncate, "length"_a)
+        .def("page", &KvCache::page, "index"_a, "Share the page that holds positions 64 index and on.")
+        .def("adopt", &KvCache::adopt, "pages"_a, "length"_a,
+             "Hold the first `length` positions of `pages`, and nothing else.")
         .def(
             "fork", [](const KvCache& self) { return std::make_shared<KvCache>(self); },
             "Share the pages; whoever writes into a shared page copies it first.");

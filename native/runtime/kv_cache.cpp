@@ -23,6 +23,11 @@ int64_t PagePool::allocated_bytes() const {
     return (int64_t)pages_.size() * page_bytes_;
 }
 
+int64_t PagePool::pages_in_use() const {
+    const std::lock_guard lock(mutex_);
+    return (int64_t)(pages_.size() - free_.size());
+}
+
 int PagePool::take() {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) grow();
@@ -74,6 +79,28 @@ void KvCache::truncate(int64_t length) {
         pages_.pop_back();
         addresses_.pop_back();
     }
+}
+
+std::unique_ptr<Page> KvCache::page(int64_t index) const {
+    check(index >= 0 && index < (int64_t)pages_.size(), "the cache has the page");
+    return std::make_unique<Page>(pool_, pages_[(size_t)index], addresses_[(size_t)index]);
+}
+
+void KvCache::adopt(const std::vector<const Page*>& pages, int64_t length) {
+    check(length >= 0 && ceil_div(length, kPagePositions) == (int64_t)pages.size(), "as many pages as hold the length");
+    std::vector<int> numbers;
+    std::vector<uint8_t*> addresses;
+    for (const Page* page : pages) {
+        check(page != nullptr && page->pool_ == pool_, "pages of one pool");
+        numbers.push_back(page->number_);
+        addresses.push_back(page->address_);
+    }
+    // Share before letting go: they may be the same.
+    for (const int number : numbers) pool_->share(number);
+    truncate(0);
+    pages_ = std::move(numbers);
+    addresses_ = std::move(addresses);
+    length_ = length;
 }
 
 void KvCache::reserve(int64_t count) {

@@ -3,7 +3,8 @@
 //   page = [layer][kv_head] { keys f16 [4][head_dim][16] | values f16 [64][head_dim] }
 //
 // A cache is a list of pages and a length. Forking shares the pages; whoever writes into a shared page
-// copies it first. Knows no tokens: which positions may be shared is decided in Python.
+// copies it first. `Page` keeps one for other caches to adopt. Knows no tokens: which positions may be
+// shared is decided in Python.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -24,9 +25,11 @@ public:
     int64_t head_offset(int layer, int kv_head) const { return ((int64_t)layer * kv_heads_ + kv_head) * head_bytes_; }
     int head_dim_padded() const { return head_dim_padded_; }
     int64_t allocated_bytes() const;
+    int64_t pages_in_use() const;
 
 private:
     friend class KvCache;
+    friend class Page;
     int take();  // a page with one reference; throws out-of-memory
     void grow();
     void share(int page);
@@ -44,6 +47,26 @@ private:
     std::vector<int> free_;
 };
 
+// A page that outlives the cache that filled it.
+class Page {
+public:
+    Page(std::shared_ptr<PagePool> pool, int number, uint8_t* address)
+        : pool_(std::move(pool)), number_(number), address_(address) {
+        pool_->share(number);
+    }
+    Page(const Page&) = delete;
+    ~Page() { pool_->give_back(number_); }
+
+    // Somebody else has it too, so that letting it go frees nothing.
+    bool is_shared() const { return pool_->is_shared(number_); }
+
+private:
+    friend class KvCache;
+    std::shared_ptr<PagePool> pool_;
+    int number_;
+    uint8_t* address_;
+};
+
 class KvCache {
 public:
     explicit KvCache(std::shared_ptr<PagePool> pool) : pool_(std::move(pool)) {}
@@ -54,6 +77,10 @@ public:
     const std::shared_ptr<PagePool>& pool() const { return pool_; }
     int64_t length() const { return length_; }
     void truncate(int64_t length);
+    // Share page `index`, which holds positions 64 index ...
+    std::unique_ptr<Page> page(int64_t index) const;
+    // Hold the first `length` positions of `pages`, and nothing else.
+    void adopt(const std::vector<const Page*>& pages, int64_t length);
 
     // Make positions length() .. length() + count - 1 writable: own pages, none shared.
     void reserve(int64_t count);

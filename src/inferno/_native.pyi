@@ -85,6 +85,18 @@ class PagePool:
     @property
     def allocated_bytes(self) -> int: ...
 
+    @property
+    def page_bytes(self) -> int: ...
+
+    @property
+    def pages_in_use(self) -> int: ...
+
+class Page:
+    """A page of a pool, kept for other caches to adopt."""
+
+    @property
+    def is_shared(self) -> bool: ...
+
 class KvCache:
     """Keys and values of one sequence."""
 
@@ -93,6 +105,12 @@ class KvCache:
     def __len__(self) -> int: ...
 
     def truncate(self, length: int) -> None: ...
+
+    def page(self, index: int) -> Page:
+        """Share the page that holds positions 64 index and on."""
+
+    def adopt(self, pages: Sequence[Page], length: int) -> None:
+        """Hold the first `length` positions of `pages`, and nothing else."""
 
     def fork(self) -> KvCache:
         """Share the pages; whoever writes into a shared page copies it first."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from inferno import _native, hub
 from inferno.catalogue import entry_of
@@ -27,6 +28,7 @@ from inferno.graph import Floats
 from inferno.loading import LoadedModel, Progress, load_model, weight_choices
 from inferno.machine import MAX_THREADS, default_threads
 from inferno.options import SamplingParams
+from inferno.prefix_cache import PAGE_POSITIONS, PrefixCache
 from inferno.scoring import POOLINGS, Score, pooled
 from inferno.session import Session, context_full
 from inferno.speculation import PassCosts
@@ -34,6 +36,8 @@ from inferno.tokenizer import Tokenizer, tokenizer_for
 from inferno.weights import open_checkpoint
 
 KV_CACHE_TYPES = ("f16",)
+
+Ids = npt.NDArray[np.int32]
 
 # Rows whose logits are computed at once when all are wanted: 64 x 49,152 floats are 12 MB.
 _LOGITS_ROWS = 64
@@ -80,6 +84,7 @@ class Engine:
         self._pool = threads
         self._executor = _native.Executor(loaded.model, threads, isa)
         self._constraints = Constraints(tokenizer, self.num_tokens, self.stop_ids)
+        self.prefix_cache = PrefixCache(loaded.pages, loaded.cache_bytes)
         self._pass_costs = PassCosts(self._seconds_of_pass)
 
     @classmethod
@@ -260,6 +265,15 @@ class Engine:
         return vectors
 
     # ---- for sessions ---------------------------------------------------------------------------
+
+    def _forward(self, batch: list[tuple[_native.KvCache, Ids, str]]) -> Floats:
+        """Run a pass (see `Executor.forward`); for its new pages, older ones are given up."""
+        pages = 0
+        for cache, ids, _ in batch:
+            length = len(cache)
+            pages += -(-(length + len(ids)) // PAGE_POSITIONS) - length // PAGE_POSITIONS
+        self.prefix_cache.make_room(pages)
+        return self._executor.forward(batch)
 
     def _seconds_of_pass(self, rows: int) -> float:
         """Time a pass over so many rows of an empty session."""

@@ -179,18 +179,18 @@ class Generation:
         session, params = self._session, self._params
         began = time.perf_counter()
         with session._exclusive():
-            cached = self._adopt_prompt()
+            self._adopt_prompt()
+            cached = session._prepare()
             session._revision += 1
             self._revision = session._revision
             prompt_tokens = len(session)
             previous = session._tokens[-1]
             self._constraint = self._new_constraint(previous)
-            processed = session._process(lambda: self._cancelled)
+            session._process(lambda: self._cancelled)
             session._drop_draft()
             sampler = self._sampler() if session._next_logits is not None else None
             self._drafter = self._new_drafter(previous) if sampler is not None else None
         prefilled = time.perf_counter()
-        cached = prompt_tokens - processed if cached is None else cached
         self._stats = Stats(prompt_tokens, cached, prefill_seconds=prefilled - began)
         if sampler is None:
             self._finish_reason = "cancelled"
@@ -211,6 +211,7 @@ class Generation:
         self._finish_reason = reason
         with session._exclusive():
             session._drop_draft()
+            session._keep()
         rest = stream.finish()
         self._count(prefilled)
         if rest:
@@ -301,13 +302,12 @@ class Generation:
         count = params.speculation if isinstance(params.speculation, int) else None
         return Drafter(engine._pass_costs, prediction, count)
 
-    def _adopt_prompt(self) -> int | None:
-        """Bring the session to the prompt, if there is one; return how much of it was cached."""
+    def _adopt_prompt(self) -> None:
+        """Bring the session to the prompt, if there is one."""
         if self._prompt is not None:
-            return self._session._adopt(self._prompt)
-        if not len(self._session):
+            self._session._adopt(self._prompt)
+        elif not len(self._session):
             raise InvalidOption("`generate`: the session is empty", hint="feed it a prompt first")
-        return None
 
     def _limit_reached(self) -> str | None:
         if self._cancelled:

@@ -22,12 +22,11 @@ from inferno.lowering import Program, assign_buffers, lower
 from inferno.lowering.operations import Slice, VectorSource
 from inferno.machine import available_memory
 from inferno.models import build_of
+from inferno.prefix_cache import PAGE_POSITIONS
 from inferno.weights import Checkpoint
 from inferno.weights.tensor import StoredTensor
 
 Progress = Callable[[str, int, int], None]
-
-PAGE_POSITIONS = 64  # kPagePositions in native/kernels/table.h
 
 
 class PackedFormat(NamedTuple):
@@ -51,6 +50,9 @@ _FLOAT_FORMATS = ("f32", "f16", "bf16")
 # the head's errors reach every logit undamped.
 _EMBEDDING_FORMAT = {"q4_0": "q8_0", "q4_1": "q8_0", "q5_0": "q8_0", "q5_1": "q8_0"}
 
+# Texts of a whole context that the KV cache should hold: one that runs, and some to come back to.
+_CACHED_CONTEXTS = 4
+
 # What an engine needs beside weights and cache: activations of a chunk of prefill, logits, Python.
 _SCRATCH_BYTES = 64 << 20
 
@@ -69,6 +71,7 @@ class LoadedModel:
     program: Program
     formats: tuple[str, ...]  # of the matrices, by size
     context: int
+    cache_bytes: int  # of pages, before those that no session needs are given up
 
 
 def load_model(
@@ -95,7 +98,12 @@ def load_model(
     for matrix in program.matrices:
         sizes[matrix.format] = sizes.get(matrix.format, 0) + matrix.rows * matrix.columns
     return LoadedModel(
-        model, pages, program, tuple(sorted(sizes, key=lambda f: -sizes[f])), context
+        model,
+        pages,
+        program,
+        tuple(sorted(sizes, key=lambda f: -sizes[f])),
+        context,
+        _cache_bytes(pages.bytes_per_position * context),
     )
 
 
@@ -284,6 +292,13 @@ def _smaller_weights(checkpoint: Checkpoint, program: Program) -> list[str]:
     if any(m.format == "q8_0" for m in program.matrices):
         return ["take a file of it in smaller weights, such as Q4_0"]
     return []
+
+
+def _cache_bytes(context_bytes: int) -> int:
+    """Return the bytes that the KV cache may take: a few contexts, or half of what is free."""
+    wanted = _CACHED_CONTEXTS * context_bytes
+    memory = available_memory()
+    return wanted if memory is None else max(context_bytes, min(wanted, memory // 2))
 
 
 def _megabytes(count: int) -> str:

@@ -63,6 +63,7 @@ class Session:
     def feed(self, text_or_ids: str | Iterable[int]) -> int:
         """Append text or ids and process them; return how many tokens were processed.
 
+        What the engine has processed before, for this session or another, is not processed again.
         Text is a raw prompt: control tokens in it count, and the first text of a session starts
         with BOS if the model wants it. For text that others wrote, pass `tokenizer.encode(text)`.
 
@@ -186,8 +187,8 @@ class Session:
                 self._index.cut(length)
             del self._tokens[length:]
 
-    def _adopt(self, ids: Sequence[int]) -> int:
-        """Make `ids` the session's tokens, keeping the common prefix; return how many are cached.
+    def _adopt(self, ids: Sequence[int]) -> None:
+        """Make `ids` the session's tokens, keeping the common prefix.
 
         At least the last id is left to be processed, so that there are logits to go on from.
         """
@@ -202,7 +203,28 @@ class Session:
         keep = min(common, len(ids) - 1, len(self._cache))
         self._cut(keep)
         self._append(ids[keep:])
-        return keep
+
+    def _prepare(self) -> int:
+        """Ready the cache for what it lacks; return how many tokens need no processing.
+
+        What any session of the engine has processed before is taken over.
+        """
+        if self._next_logits is not None:
+            return len(self._tokens)
+        self._drop_draft()
+        # The last token is processed anyway: its logits were not kept.
+        known = max(0, len(self._tokens) - 1)
+        if len(self._cache) > known:
+            self._cache.truncate(known)
+        if len(self._cache) < known:
+            pages, length = self._engine.prefix_cache.find(self._tokens[:known])
+            if length > len(self._cache):
+                self._cache.adopt(pages, length)
+        return len(self._cache)
+
+    def _keep(self) -> None:
+        """Let other sessions have what was processed."""
+        self._engine.prefix_cache.keep(self._tokens, self._cache)
 
     def _process(
         self, cancelled: Callable[[], bool] = lambda: False, draft: Sequence[int] = ()
@@ -214,24 +236,24 @@ class Session:
         """
         if self._next_logits is not None:
             return 0
-        executor = self._engine._executor
-        self._drop_draft()
-        if self._tokens and len(self._cache) == len(self._tokens):
-            self._cache.truncate(len(self._tokens) - 1)  # its logits were not kept: once more
-        processed = 0
-        while len(self._cache) < len(self._tokens) and not cancelled():
-            start = len(self._cache)
-            chunk = np.array(self._tokens[start : start + PREFILL_ROWS], dtype=np.int32)
-            processed += len(chunk)
-            if start + len(chunk) < len(self._tokens):
-                executor.forward([(self._cache, chunk, "none")])
-            elif draft:
-                guessed = np.concatenate([chunk, np.array(draft, dtype=np.int32)])
-                logits = executor.forward([(self._cache, guessed, "all")])[len(chunk) - 1 :]
-                self._next_logits, self._draft_logits = logits[0], logits[1:]
-                self._draft = list(draft)
-            else:
-                self._next_logits = executor.forward([(self._cache, chunk, "last")])[0]
+        engine = self._engine
+        first = self._prepare()
+        try:
+            while (start := len(self._cache)) < len(self._tokens) and not cancelled():
+                chunk = np.array(self._tokens[start : start + PREFILL_ROWS], dtype=np.int32)
+                if start + len(chunk) < len(self._tokens):
+                    engine._forward([(self._cache, chunk, "none")])
+                elif draft:
+                    guessed = np.concatenate([chunk, np.array(draft, dtype=np.int32)])
+                    logits = engine._forward([(self._cache, guessed, "all")])[len(chunk) - 1 :]
+                    self._next_logits, self._draft_logits = logits[0], logits[1:]
+                    self._draft = list(draft)
+                else:
+                    self._next_logits = engine._forward([(self._cache, chunk, "last")])[0]
+        finally:
+            processed = min(len(self._cache), len(self._tokens)) - first
+            if processed > 1:  # a prompt, or what there is of it; not a token that was drawn
+                self._keep()
         return processed
 
 

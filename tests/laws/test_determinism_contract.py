@@ -28,7 +28,7 @@ from inferno.speculation import Drafter
 ISAS = _native.isas()
 THREADS = (1, 2, 3)
 CHUNKS = (256, 1, 7, 64)  # 256 holds the whole prompt
-CACHES = ("cold", "warm", "forked", "truncated")
+CACHES = ("cold", "warm", "forked", "truncated", "shared")
 SPECULATIONS = ("off", "on", "wrong")
 COMPANIES = ("alone", "with three others")
 
@@ -98,6 +98,10 @@ def prepared(engine: Engine, cache: str, prompt: Sequence[int], prefix: int) -> 
     if cache == "cold":
         return session
     other = engines.random_ids(12, seed=3)
+    if cache == "shared":  # another conversation began alike
+        engine.prefix_cache.capacity = 1 << 30
+        engine.new_session().feed([*prompt[:prefix], *other])
+        return session
     if cache == "truncated":
         session.feed([*prompt[: prefix - 3], *other])
         session.truncate(prefix - 3)
@@ -134,6 +138,7 @@ def seen(
         generation = Generation(session, params.merged(speculation=mode), prompt)
         pieces = tuple(generation)
         logits = session.logits().tobytes()
+    engine.prefix_cache.capacity = 0
     stats = generation.stats
     assert stats.cached_tokens == (0 if cache == "cold" else prefix)
     assert speculation != "wrong" or stats.drafted > 3 * stats.accepted
@@ -161,7 +166,7 @@ def test_every_way_to_a_text_gives_the_same_bytes(model: Path, record_property: 
             found, right = seen(engine, PROMPT, PREFIX, PARAMS, *way)
             assert found == expected, (isa, threads, *way)
             ways, accepted = ways + 1, accepted + right
-    assert ways == len(ISAS) * 3 * 4 * 4 * 3 * 2
+    assert ways == len(ISAS) * 3 * 4 * 5 * 3 * 2
     assert accepted >= 4 * ways / len(SPECULATIONS)  # right guesses, where there were any
     report(record_property, ways, began)
 
@@ -176,7 +181,7 @@ def test_ways_to_a_text_of_the_default_model_give_the_same_bytes(
     prompt = [*engines.random_ids(4, 49_152), 11, 12, 13, 11, 12]
     params = PARAMS.merged(max_tokens=5, logit_bias=dict.fromkeys((11, 12, 13), 25.0))
     # A stride that is prime to their number: neighbours differ in everything.
-    order = [list(every_way())[29 * i % 96] for i in range(96)]
+    order = [list(every_way())[29 * i % 120] for i in range(120)]
     runs = [
         (isa, threads, way)
         for i, (isa, threads) in enumerate(itertools.product(ISAS, THREADS))

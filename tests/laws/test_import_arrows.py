@@ -72,7 +72,7 @@ def test_the_reader_of_imports_sees_them() -> None:
 
 
 def test_only_what_runs_models_or_probes_the_machine_knows_the_native_core() -> None:
-    runs = {"loading", "session", "engine", "generation", "conversion", "quantization"}
+    runs = {"loading", "session", "engine", "generation", "conversion", "quantization", "prefix_cache"}
     assert importers_of("_native") == runs | {"bench.limits", "selftest"}
 
 
@@ -119,6 +119,7 @@ ALLOWED = {
     "models": {"config", "graph"},
     "options": {"json_schema"},
     "pre_tokenizers": set(),
+    "prefix_cache": set(),
     "scoring": {"graph"},
     "template_environment": set(),
     "text_stream": {"tokenizer"},

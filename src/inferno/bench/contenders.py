@@ -75,6 +75,7 @@ class Inferno:
         import inferno
 
         self.engine = engine
+        engine.prefix_cache.capacity = 0  # every run computes all of its prompt
         self.name = f"inferno {engine.isa}"
         self.version = inferno.__version__
         self.vocab_size: int | None = engine.config.vocab_size
