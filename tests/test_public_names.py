@@ -32,6 +32,7 @@ NAMES = [
     "TemplateError",
     "ContextFull",
     "OutOfMemory",
+    "Busy",
     "NativeError",
 ]
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from inferno.engine import Engine as Engine
     from inferno.engine import Memory as Memory
     from inferno.errors import AccessDenied as AccessDenied
+    from inferno.errors import Busy as Busy
     from inferno.errors import ContextFull as ContextFull
     from inferno.errors import DownloadFailed as DownloadFailed
     from inferno.errors import InfernoError as InfernoError
@@ -56,6 +57,7 @@ _HOMES = {
             "TemplateError",
             "ContextFull",
             "OutOfMemory",
+            "Busy",
             "NativeError",
         ),
         "errors",

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from inferno import _native, hub
 from inferno.catalogue import entry_of
@@ -30,14 +29,12 @@ from inferno.machine import MAX_THREADS, default_threads
 from inferno.options import SamplingParams
 from inferno.prefix_cache import PAGE_POSITIONS, PrefixCache
 from inferno.scoring import POOLINGS, Score, pooled
-from inferno.session import Session, context_full
+from inferno.session import Rows, Session, context_full
 from inferno.speculation import PassCosts
 from inferno.tokenizer import Tokenizer, tokenizer_for
 from inferno.weights import open_checkpoint
 
 KV_CACHE_TYPES = ("f16",)
-
-Ids = npt.NDArray[np.int32]
 
 # Rows whose logits are computed at once when all are wanted: 64 x 49,152 floats are 12 MB.
 _LOGITS_ROWS = 64
@@ -266,7 +263,7 @@ class Engine:
 
     # ---- for sessions ---------------------------------------------------------------------------
 
-    def _forward(self, batch: list[tuple[_native.KvCache, Ids, str]]) -> Floats:
+    def _forward(self, batch: list[Rows]) -> Floats:
         """Run a pass (see `Executor.forward`); for its new pages, older ones are given up."""
         pages = 0
         for cache, ids, _ in batch:

@@ -11,6 +11,7 @@
     ├── TemplateError      ValueError     the model's chat template refused the messages
     ├── ContextFull        OverflowError  the tokens do not fit in the context
     ├── OutOfMemory        MemoryError    the model or its cache would not fit
+    ├── Busy               RuntimeError   too many requests are waiting, or the engine is closing
     └── NativeError        RuntimeError   the native core broke one of its own promises
 
 The first line of a message names the thing, what was expected, and what was found. `hint`, if any,
@@ -72,6 +73,10 @@ class ContextFull(InfernoError, OverflowError):
 
 class OutOfMemory(InfernoError, MemoryError):
     code = "out-of-memory"
+
+
+class Busy(InfernoError, RuntimeError):
+    code = "busy"
 
 
 class NativeError(InfernoError, RuntimeError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from inferno.errors import InvalidOption
 from inferno.excerpt import shown
 from inferno.graph import Floats
 from inferno.options import SamplingParams
+from inferno.session import Pending
 from inferno.speculation import Drafter
 from inferno.text_stream import TextStream
 
@@ -90,6 +91,8 @@ class Generation:
         self._revision = 0
         self._reading = threading.RLock()
         self._is_stepping = False
+        self._is_scheduled = False
+        self._may_draft = True
         self._steps = self._run()
 
     def _check(self, params: SamplingParams) -> None:
@@ -156,11 +159,13 @@ class Generation:
         with self._reading:
             if self._is_stepping:  # this thread: an RLock lets no other in
                 raise InvalidOption("The generation is being read already, by what was interrupted")
+            if self._is_scheduled:
+                raise InvalidOption("The generation is run by a scheduler; read what that hands on")
             if self._failure is not None:
                 raise self._failure  # the steps are over, but not because the text is
             self._is_stepping = True
             try:
-                self._pieces.append(next(self._steps))
+                self._pieces.append(self._next_piece())
             except StopIteration:
                 return False
             except Exception as error:
@@ -173,20 +178,60 @@ class Generation:
                 self._is_stepping = False
             return True
 
+    def _next_piece(self) -> str:
+        """Run the steps and the passes they ask for, up to the next piece of text."""
+        event = next(self._steps)
+        while isinstance(event, Pending):
+            began = time.perf_counter()
+            try:
+                event.session._process(lambda: self._cancelled, event)
+            except BaseException as error:
+                event = self._steps.throw(error)
+            else:
+                event.seconds = time.perf_counter() - began
+                event = next(self._steps)
+        return event
+
+    # ---- for the scheduler, which runs the passes of many ---------------------------------------
+
+    def _resume(self, *, may_draft: bool) -> Pending | None:
+        """Go on until a pass is needed, and return what it should process; None at the end."""
+        with self._reading:
+            self._is_scheduled, self._may_draft = True, may_draft
+            try:
+                for event in self._steps:
+                    if isinstance(event, Pending):
+                        return event
+                    self._pieces.append(event)
+            except Exception as error:
+                self._failure = error
+                raise
+            return None
+
+    def _end(self, error: Exception | None) -> None:
+        """Go on no more: it is over anyway, or cancelled, or there was an error."""
+        with self._reading:
+            self._steps.close()
+            self._is_scheduled = False
+            self._failure = self._failure or error
+            self._finish_reason = self._finish_reason or "cancelled"
+
     # ---- the loop -------------------------------------------------------------------------------
 
-    def _run(self) -> Iterator[str]:
+    def _run(self) -> Generator[Pending | str, None, None]:
+        """Yield pieces of text, and before them what must be processed to know them."""
         session, params = self._session, self._params
         began = time.perf_counter()
         with session._exclusive():
             self._adopt_prompt()
-            cached = session._prepare()
             session._revision += 1
             self._revision = session._revision
             prompt_tokens = len(session)
             previous = session._tokens[-1]
             self._constraint = self._new_constraint(previous)
-            session._process(lambda: self._cancelled)
+            pending = Pending(session)
+            yield pending
+            cached = pending.cached
             session._drop_draft()
             sampler = self._sampler() if session._next_logits is not None else None
             self._drafter = self._new_drafter(previous) if sampler is not None else None
@@ -198,9 +243,9 @@ class Generation:
         stream = TextStream(session._engine.tokenizer, params.stop, previous=previous)
         reason: str | None = None
         while (reason := reason or self._limit_reached()) is None:
-            token = self._step(sampler)
+            token = yield from self._step(sampler)
             if token is None:
-                reason = "stop"
+                reason = "stop" if session._next_logits is not None else "cancelled"
                 break
             piece = stream.push(token)
             ends = stream.stopped or (self._constraint is not None and self._constraint.is_complete)
@@ -217,8 +262,8 @@ class Generation:
         if rest:
             yield rest
 
-    def _step(self, sampler: _native.Sampler) -> int | None:
-        """Process what is new, draw the next token and append it; None if the model ended."""
+    def _step(self, sampler: _native.Sampler) -> Generator[Pending, None, int | None]:
+        """Draw the next token and append it; None if the model ended, or the pass was cancelled."""
         session, engine = self._session, self._session._engine
         with session._exclusive():
             if session._revision != self._revision:
@@ -226,8 +271,10 @@ class Generation:
                     "The session was changed while this generation was being read",
                     hint="finish one before the next, or give each a fork of the session",
                 )
-            self._process()
-            assert session._next_logits is not None
+            if session._next_logits is None:
+                yield from self._pass()
+            if session._next_logits is None:
+                return None
             logits = session._next_logits
             allowed = None
             if self._constraint is not None:
@@ -249,24 +296,26 @@ class Generation:
         sampler.accept(np.array([token], dtype=np.int32), True)
         return token
 
-    def _process(self) -> None:
-        """Process what is new, and with it guesses of what follows, if there are any that pay."""
+    def _pass(self) -> Generator[Pending, None, None]:
+        """Ask for a pass over what is new, and guesses of what follows, if any pay."""
         session, drafter = self._session, self._drafter
-        if session._next_logits is not None:
-            return
         draft: list[int] = []
         if drafter is not None:
             if self._attempt is not None:
                 drafted, before = self._attempt
                 drafter.record(drafted, self._accepted - before)
-            draft = self._draft(drafter, self._room() - 1)
+            if self._may_draft:
+                draft = self._draft(drafter, self._room() - 1)
             self._attempt = (len(draft), self._accepted) if draft else None
         if self._constraint is not None:
             self._constraint.look_ahead(draft)
-        began = time.perf_counter()
-        processed = session._process(draft=draft)
-        self._drafted += len(draft)
-        session._engine._pass_costs.observe(processed + len(draft), time.perf_counter() - began)
+        pending = Pending(session, draft)
+        yield pending
+        if pending.is_done:
+            self._drafted += len(pending.draft)
+        if pending.seconds is not None:
+            rows = pending.processed + len(pending.draft)
+            session._engine._pass_costs.observe(rows, pending.seconds)
 
     def _draft(self, drafter: Drafter, limit: int) -> list[int]:
         """Return guesses of what follows; if the constraint leaves no choice, those."""

@@ -39,7 +39,7 @@ class _Node:
         best, longest = None, 0
         # In this order, what has most in common with `tokens` stands next to where they belong.
         for child in self.children[max(0, place - 1) : place + 1]:
-            common = _common(child.tokens, tokens)
+            common = common_length(child.tokens, tokens)
             if common > longest:
                 best, longest = child, common
         return best, longest
@@ -161,7 +161,7 @@ class PrefixCache:
         del self._order[node]
 
 
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
+def common_length(a: Sequence[int], b: Sequence[int]) -> int:
     """Return how many items `a` and `b` have in common at the beginning."""
     count = 0
     for ours, theirs in zip(a, b, strict=False):

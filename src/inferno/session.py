@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from inferno import _native
 from inferno.errors import ContextFull, InvalidOption
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 # Rows of one forward pass of a prefill. Weights are read once a chunk and activations stay in the
 # caches; between chunks a prefill can be cancelled.
 PREFILL_ROWS = 256
+
+# What `Executor.forward` takes of each sequence: its cache, ids, and which logits are wanted.
+Rows: TypeAlias = "tuple[_native.KvCache, npt.NDArray[np.int32], str]"
 
 
 class Session:
@@ -227,34 +231,83 @@ class Session:
         self._engine.prefix_cache.keep(self._tokens, self._cache)
 
     def _process(
-        self, cancelled: Callable[[], bool] = lambda: False, draft: Sequence[int] = ()
+        self, cancelled: Callable[[], bool] = lambda: False, pending: Pending | None = None
     ) -> int:
         """Process what the cache lacks, in chunks; return how many tokens that were.
 
-        Unless cancelled, `_next_logits` are there afterwards, and those after each of `draft`,
-        which the last pass processes too. The context has room for it.
+        Unless cancelled, `_next_logits` are there afterwards, if there are tokens.
         """
-        if self._next_logits is not None:
-            return 0
-        engine = self._engine
-        first = self._prepare()
+        pending = pending or Pending(self)
         try:
-            while (start := len(self._cache)) < len(self._tokens) and not cancelled():
-                chunk = np.array(self._tokens[start : start + PREFILL_ROWS], dtype=np.int32)
-                if start + len(chunk) < len(self._tokens):
-                    engine._forward([(self._cache, chunk, "none")])
-                elif draft:
-                    guessed = np.concatenate([chunk, np.array(draft, dtype=np.int32)])
-                    logits = engine._forward([(self._cache, guessed, "all")])[len(chunk) - 1 :]
-                    self._next_logits, self._draft_logits = logits[0], logits[1:]
-                    self._draft = list(draft)
-                else:
-                    self._next_logits = engine._forward([(self._cache, chunk, "last")])[0]
+            while not pending.is_done and not cancelled():
+                rows = pending.rows(PREFILL_ROWS)
+                pending.take(rows, self._engine._forward([rows]))
         finally:
-            processed = min(len(self._cache), len(self._tokens)) - first
-            if processed > 1:  # a prompt, or what there is of it; not a token that was drawn
-                self._keep()
-        return processed
+            pending.close()
+        return pending.processed
+
+    def _release(self) -> None:
+        """Give the cache back, and what it holds to the engine's other sessions."""
+        self._drop_draft()
+        self._keep()
+        self._cache.truncate(0)
+
+
+class Pending:
+    """What a session's cache lacks, for whoever runs the passes: until `is_done`, `rows`, a pass
+    over them, `take`.
+
+    `draft` are guesses of what follows, verified by the last of the passes; the context has room
+    for them. `close` when it is done or given up.
+    """
+
+    def __init__(self, session: Session, draft: Sequence[int] = ()) -> None:
+        self.session = session
+        self.draft = draft
+        self.processed = 0
+        self.seconds: float | None = None  # that the passes took, if nobody else was in them
+        session._prepare()
+
+    @property
+    def remaining(self) -> int:
+        """How many tokens are still to be processed, without guesses."""
+        if self.session._next_logits is not None:
+            return 0
+        return max(0, len(self.session._tokens) - len(self.session._cache))
+
+    @property
+    def is_done(self) -> bool:
+        return self.remaining == 0
+
+    @property
+    def cached(self) -> int:
+        """How many tokens are in the cache that were not processed for it."""
+        return max(0, min(len(self.session._cache), len(self.session._tokens)) - self.processed)
+
+    def rows(self, limit: int) -> Rows:
+        """Return what the next pass should process: at most `limit` tokens, and the guesses."""
+        tokens, cache = self.session._tokens, self.session._cache
+        self.session._drop_draft()
+        chunk = np.array(tokens[len(cache) : len(cache) + limit], dtype=np.int32)
+        if len(chunk) < self.remaining:
+            return cache, chunk, "none"
+        if not len(self.draft):
+            return cache, chunk, "last"
+        return cache, np.concatenate([chunk, np.array(self.draft, dtype=np.int32)]), "all"
+
+    def take(self, rows: Rows, logits: Floats) -> None:
+        """Take the logits of the pass over `rows`."""
+        _, ids, wanted = rows
+        session, count = self.session, len(self.draft) if wanted == "all" else 0
+        self.processed += len(ids) - count
+        if wanted != "none":
+            session._next_logits = logits[len(logits) - 1 - count]
+        if count:
+            session._draft, session._draft_logits = list(self.draft), logits[-count:]
+
+    def close(self) -> None:
+        if self.processed > 1:  # a prompt, or what there is of it; not a token that was drawn
+            self.session._keep()
 
 
 def context_full(used: int, more: int, engine: Engine) -> ContextFull:
