@@ -22,7 +22,7 @@ from inferno.config import ModelConfig
 from inferno.constraint import Constraints
 from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText
 from inferno.excerpt import shown
-from inferno.generation import Generation
+from inferno.generation import Generation, TokenLogprobs
 from inferno.graph import Floats
 from inferno.loading import LoadedModel, Progress, load_model, weight_choices
 from inferno.machine import MAX_THREADS, default_threads
@@ -191,9 +191,7 @@ class Engine:
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        if self.system is not None and not _has_system(messages):
-            messages = [{"role": "system", "content": self.system}, *messages]
-        ids = self.template.encode(self.tokenizer, messages)
+        ids = self.encode_chat(messages)
         if session is not None and not isinstance(session, Session):
             raise InvalidOption(f"`session`: expected a Session, found {shown(session)}")
         if session is not None and session._engine is not self:
@@ -202,6 +200,47 @@ class Engine:
             session if session is not None else self.new_session(),
             ids,
             self._params(params, overrides),
+        )
+
+    def encode_prompt(self, text_or_ids: str | Iterable[int]) -> list[int]:
+        """Return the ids of a raw prompt as `generate` has them, so with BOS if it is wanted."""
+        return self._prompt_ids(text_or_ids)
+
+    def encode_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        continue_final_message: bool = False,
+        **variables: Any,
+    ) -> list[int]:
+        """Return the ids of the prompt that `chat` answers (see `ChatTemplate.encode`)."""
+        return self.template.encode(
+            self.tokenizer,
+            self._with_system(messages),
+            add_generation_prompt,
+            tools,
+            continue_final_message=continue_final_message,
+            **variables,
+        )
+
+    def render_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        continue_final_message: bool = False,
+        **variables: Any,
+    ) -> str:
+        """Return the same as text, to be looked at: control tokens in messages count in it."""
+        return self.template.render(
+            self._with_system(messages),
+            add_generation_prompt,
+            tools,
+            continue_final_message=continue_final_message,
+            **variables,
         )
 
     def logits(self, ids: Iterable[int]) -> Floats:
@@ -227,6 +266,21 @@ class Engine:
                     logprobs.append(float(logits[ids[position]]) - total)
                 position += 1
         return Score(tuple(ids), np.array(logprobs, dtype=np.float32))
+
+    def token_logprobs(
+        self, text_or_ids: str | Iterable[int], top: int = 0
+    ) -> list[TokenLogprobs | None]:
+        """Return for each token its log probability given those before it; None for the first.
+
+        With it come the `top` most likely tokens at its place.
+        """
+        ids = self._prompt_ids(text_or_ids)
+        found: list[TokenLogprobs | None] = [None] if ids else []
+        for block in self._logit_blocks(ids):
+            for logits in block:
+                if len(found) < len(ids):
+                    found.append(self._logprobs_of(ids[len(found)], logits, top))
+        return found
 
     def embed(self, texts: Iterable[str | Iterable[int]], pooling: str = "mean") -> Floats:
         """Return a vector of length 1 for each text: (n, hidden_size) f32.
@@ -262,6 +316,18 @@ class Engine:
         return vectors
 
     # ---- for sessions ---------------------------------------------------------------------------
+
+    def _with_system(self, messages: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        if self.system is None or _has_system(messages):
+            return messages
+        return [{"role": "system", "content": self.system}, *messages]
+
+    def _logprobs_of(self, token: int, logits: Floats, top: int) -> TokenLogprobs:
+        total = self._executor.log_sum_exp(logits)
+        best = _native.top_logits(logits[: self.num_tokens], top)
+        return TokenLogprobs(
+            token, float(logits[token]) - total, tuple((i, logit - total) for i, logit in best)
+        )
 
     def _forward(self, batch: list[Rows]) -> Floats:
         """Run a pass (see `Executor.forward`); for its new pages, older ones are given up."""

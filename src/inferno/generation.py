@@ -19,7 +19,6 @@ from inferno import _native
 from inferno.constraint import Constraint, Source
 from inferno.errors import InvalidOption
 from inferno.excerpt import shown
-from inferno.graph import Floats
 from inferno.options import SamplingParams
 from inferno.session import Pending
 from inferno.speculation import Drafter
@@ -78,6 +77,7 @@ class Generation:
             session._engine._constraints.compile(self._source)
         self._constraint: Constraint | None = None
         self.seed = params.seed if params.seed is not None else secrets.randbits(64)
+        self.stopped_by_text = False  # by one of the stop strings, when it is over
         self._pieces: list[str] = []
         self._tokens: list[int] = []
         self._logprobs: list[TokenLogprobs] = []
@@ -108,6 +108,11 @@ class Generation:
                     raise InvalidOption(
                         f"`{name}`: token id {token} is not in the vocabulary of {vocab_size:,}"
                     )
+
+    @property
+    def params(self) -> SamplingParams:
+        """How the tokens are chosen."""
+        return self._params
 
     def __iter__(self) -> Iterator[str]:
         """Yield every piece of the text, from the first on, computing those that are missing."""
@@ -254,6 +259,7 @@ class Generation:
             if piece:
                 yield piece
         self._finish_reason = reason
+        self.stopped_by_text = stream.stopped
         with session._exclusive():
             session._drop_draft()
             session._keep()
@@ -286,7 +292,7 @@ class Generation:
             if token in engine.stop_ids and not self._params.ignore_eos:
                 return None
             if self._params.logprobs:
-                self._logprobs.append(self._logprobs_of(token, logits))
+                self._logprobs.append(engine._logprobs_of(token, logits, self._params.logprobs))
             self._tokens.append(token)
             self._accepted += session._append_drawn(token)
         if self._constraint is not None:
@@ -362,14 +368,6 @@ class Generation:
         if self._cancelled:
             return "cancelled"
         return "length" if self._room() <= 0 else None
-
-    def _logprobs_of(self, token: int, logits: Floats) -> TokenLogprobs:
-        engine = self._session._engine
-        total = engine._executor.log_sum_exp(logits)
-        top = _native.top_logits(logits[: engine.num_tokens], self._params.logprobs)
-        return TokenLogprobs(
-            token, float(logits[token]) - total, tuple((i, logit - total) for i, logit in top)
-        )
 
     def _sampler(self) -> _native.Sampler:
         p, engine = self._params, self._session._engine

@@ -77,7 +77,11 @@ def default_model(monkeypatch: pytest.MonkeyPatch, stories_gguf: Path) -> None:
 
 
 @pytest.mark.usefixtures("default_model")
-@pytest.mark.parametrize("document", [README, *GUIDES], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "document",
+    [path for path in (README, *GUIDES) if any(blocks(path, "python"))],
+    ids=lambda path: path.name,
+)
 def test_the_snippets_of_a_document_run_in_order(document: Path) -> None:
     namespace: dict[str, Any] = {}
     output = io.StringIO()

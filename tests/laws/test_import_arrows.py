@@ -79,8 +79,8 @@ def test_only_what_runs_models_or_probes_the_machine_knows_the_native_core() -> 
 def test_only_hub_and_bench_use_the_network_and_other_programs() -> None:
     for name in FILES:
         imported = set(map(room_of, imports_of(name) - QUOTING))
-        # bench.servers talks to what `--against` names.
-        if room_of(name) != "hub" and name != "bench.servers":
+        # bench.servers talks to what `--against` names; the server answers who asks.
+        if room_of(name) not in ("hub", "server") and name != "bench.servers":
             assert not imported & NETWORK, name
         # pip; a peer runs in a process of its own; git is asked for the commit.
         if name not in ("hub.wheels", "bench.contenders", "bench.provenance"):
@@ -120,6 +120,7 @@ ALLOWED = {
     "options": {"json_schema"},
     "pre_tokenizers": set(),
     "prefix_cache": set(),
+    "scheduler": {"engine", "generation", "prefix_cache", "session"},
     "scoring": {"graph"},
     "template_environment": set(),
     "text_stream": {"tokenizer"},
@@ -167,6 +168,14 @@ def test_the_command_line_knows_no_tensors() -> None:
         assert "numpy" not in map(room_of, imports_of(name)), name
 
 
+def test_the_server_knows_no_tensors_and_nobody_but_the_command_line_knows_the_server() -> None:
+    strangers = {"weights", "models", "lowering", "loading", "graph", "cli", "_native"}
+    assert rooms_known_to("server").isdisjoint(strangers)
+    assert importers_of("server") - set(names_in("server")) == {"cli.serve"}
+    for name in names_in("server"):
+        assert "numpy" not in map(room_of, imports_of(name)), name
+
+
 def test_errors_import_nothing() -> None:
     assert imports_of("errors") == {"__future__.annotations"}
 
@@ -174,7 +183,8 @@ def test_errors_import_nothing() -> None:
 def test_every_import_is_of_the_standard_library_or_declared() -> None:
     """A package that happens to be installed here is none that users have."""
     declared = {"jinja2", "nanobind", "numpy", "platformdirs", "prompt_toolkit", "rich"}
-    declared |= {"huggingface_hub", "llguidance", "tokenizers", "inferno", "_native"}
+    declared |= {"fastapi", "huggingface_hub", "llguidance", "prometheus_client", "starlette"}
+    declared |= {"tokenizers", "uvicorn", "inferno", "_native"}
     ours = {room_of(name) for name in FILES}
     public = {"Engine", "Generation", "Session", "Stats"}  # `from inferno import Engine`
     for name in FILES:

@@ -20,6 +20,7 @@ from inferno.errors import InfernoError, InvalidOption, ModelNotFound, OutOfMemo
 COMMANDS = {
     "chat": ("chat [MODEL]", "talk to a model in the terminal"),
     "run": ("run MODEL [PROMPT]", "answer once; for scripts and pipes"),
+    "serve": ("serve [MODEL]", "answer over HTTP, for OpenAI's clients and others"),
     "pull": ("pull MODEL", "fetch a model"),
     "list": ("list", "the models on this disk"),
     "rm": ("rm MODEL", "delete a fetched model"),

@@ -1,0 +1,85 @@
+"""Answers that come piece by piece: events for OpenAI's clients, lines of JSON for Ollama's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from inferno.server.failures import RequestFailed, failure_of
+from inferno.server.replies import unless_gone
+
+# A client that takes nothing for so long is taken to be gone. What it has not taken stays small:
+# the transport asks to wait after 64 KB.
+SEND_SECONDS = 60.0
+
+DONE = b"data: [DONE]\n\n"
+PING = b": ping\n\n"
+
+
+def to_json(value: Any) -> bytes:
+    """Return `value` as compact JSON; numbers that JSON has not are a mistake of ours."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+        "utf-8", "replace"
+    )
+
+
+def event(value: Any) -> bytes:
+    return b"data: " + to_json(value) + b"\n\n"
+
+
+class EventStream(Response):
+    """Sends what `chunks` yields as it comes, and stops it when the client hangs up.
+
+    A failure after the beginning becomes the last chunk, by `failed`. `cancel` is called at the
+    end, whatever it was.
+    """
+
+    def __init__(
+        self,
+        chunks: AsyncIterator[bytes],
+        cancel: Callable[[], None],
+        *,
+        headers: Mapping[str, str] | None = None,
+        media_type: str = "text/event-stream",
+        failed: Callable[[RequestFailed], bytes] = lambda failure: event(failure.body),
+    ) -> None:
+        super().__init__(None, headers=headers, media_type=media_type)
+        del self.headers["content-length"]
+        self.headers["cache-control"] = "no-cache"
+        self.headers["x-accel-buffering"] = "no"
+        self._chunks = chunks
+        self._cancel = cancel
+        self._failed = failed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
+
+        async def send_all() -> None:
+            async def put(body: bytes) -> None:
+                await asyncio.wait_for(
+                    send({"type": "http.response.body", "body": body, "more_body": True}),
+                    SEND_SECONDS,
+                )
+
+            try:
+                async for chunk in self._chunks:
+                    await put(chunk)
+            except asyncio.TimeoutError:
+                raise RequestFailed("The client takes nothing", 499) from None
+            except Exception as error:
+                await put(self._failed(failure_of(error)))
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        try:
+            await unless_gone(send_all(), receive)
+        except RequestFailed:
+            return  # nobody is there to be told
+        finally:
+            self._cancel()

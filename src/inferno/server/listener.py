@@ -1,0 +1,166 @@
+"""From the application to a port: sockets, logs, signals, and a graceful end."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from inferno.errors import InvalidOption
+from inferno.excerpt import shown
+from inferno.server.app import create_app
+from inferno.server.guard import Access
+from inferno.server.service import Loading, Settings
+
+if TYPE_CHECKING:
+    from inferno.engine import Engine
+
+MIN_KEY_CHARACTERS = 8
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(host: str, access: Access) -> None:
+    """Refuse to serve other machines without a key. Raises InvalidOption."""
+    if not is_loopback(host) and not access.keys:
+        raise InvalidOption(
+            f"`--host`: other machines could use the server at {shown(host)} without a key",
+            hint="give it keys with --api-key-file or INFERNO_API_KEY",
+        )
+    for key in access.keys:
+        if len(key) < MIN_KEY_CHARACTERS or not key.isascii() or not key.isprintable():
+            raise InvalidOption(
+                f"API keys: expected at least {MIN_KEY_CHARACTERS} printable ASCII characters each"
+            )
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on `host` and `port`; port 0 is any free one.
+
+    Raises:
+        InvalidOption: the port is taken, or the host is not this machine's.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InvalidOption(f"`--host`, `--port`: {shown(host)}, {port}: {error}") from None
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(256)
+    except (OSError, OverflowError) as error:
+        listening.close()
+        raise InvalidOption(
+            f"`--host`, `--port`: cannot listen on {shown(host)} port {port}: "
+            f"{getattr(error, 'strerror', None) or error}",
+            hint="is a server running already? --port takes another port",
+        ) from None
+    return listening
+
+
+class Server:
+    """A server on a port. `run` returns when it has been asked to end, by a signal or `stop`."""
+
+    def __init__(
+        self,
+        load: Callable[[], Engine],
+        listening: socket.socket,
+        settings: Settings | None = None,
+        access: Access | None = None,
+    ) -> None:
+        self.settings = settings or Settings()
+        self.loading = Loading(self.settings)
+        self.loaded = threading.Event()  # or that has failed
+        self._load = load
+        self._listening = listening
+        self._failure: BaseException | None = None
+        config = uvicorn.Config(
+            create_app(self.loading, access or Access()),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_graceful_shutdown=max(1, round(self.settings.grace_seconds)),
+        )
+        self._uvicorn = uvicorn.Server(config)
+
+    def run(self) -> None:
+        """Serve; the model is loaded meanwhile. Raises what loading raises."""
+        loader = threading.Thread(target=self._load_engine, name="inferno-loading", daemon=True)
+        loader.start()
+        try:
+            self._uvicorn.run(sockets=[self._listening])
+        finally:
+            self._listening.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """End `run` soon; from any thread."""
+        self._uvicorn.should_exit = True
+
+    def _load_engine(self) -> None:
+        try:
+            self.loading.finish(self._load())
+        except BaseException as error:
+            self._failure = error
+            self.stop()
+        self.loaded.set()
+
+
+class LogFormat(logging.Formatter):
+    """A line for people: the time, what happened, its figures."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, "fields", None)
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        if fields is None:
+            return f"{clock} {super().format(record)}"
+        words = " ".join(f"{name}={_one_line(value)}" for name, value in fields.items())
+        return f"{clock} {record.getMessage()} {words}"
+
+
+class JsonLogFormat(logging.Formatter):
+    """A line for programs: one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, "fields", {})
+        entry = {"time": record.created, "level": record.levelname.lower()}
+        message = record.getMessage()
+        if record.exc_info:
+            message += "\n" + self.formatException(record.exc_info)
+        return json.dumps({**entry, "message": message, **fields})
+
+
+def log_to_stderr(*, as_json: bool, level: int = logging.INFO) -> None:
+    """Write the server's log, and the mistakes of uvicorn, to standard error."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLogFormat() if as_json else LogFormat())
+    for name, at_least in (("inferno.server", level), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(at_least)
+
+
+def _one_line(value: object) -> str:
+    """Return `value` so that a client cannot forge a line of the log."""
+    text = str(value)
+    return text if text.isascii() and text.isprintable() and " " not in text else shown(text)

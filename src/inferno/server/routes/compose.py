@@ -1,0 +1,93 @@
+"""`POST /v1/compose`: read a draft while it is being typed, so that its answer begins at once.
+
+Nothing of it is remembered but pages of the prefix cache, so it can only save work: the chat
+request that is sent in the end is like any other, and finds there what they have in common.
+"""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+from collections.abc import Sequence
+from functools import partial
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from inferno.scheduler import Priority
+from inferno.server.asked import check_model, headers_of
+from inferno.server.body import read_fields
+from inferno.server.failures import RequestFailed, invalid, too_long
+from inferno.server.prompts import ChatPrompt, chat_prompt_of
+from inferno.server.replies import Reply
+from inferno.server.service import Service, in_thread, service_of, session_id_of
+
+router = APIRouter()
+
+
+@router.post("/compose", summary="Read a draft ahead")
+async def compose(request: Request) -> Response:
+    """The body of a chat request whose last message is the user's unfinished draft.
+
+    The newest draft of an `x-session-id` takes the place of older ones, which then answer with what
+    they had read. Replies go first.
+    """
+    service = service_of(request)
+    session_id = session_id_of(request)
+    began = time.perf_counter()
+    fields = await read_fields(request)
+    check_model(fields, service)
+    prompt = chat_prompt_of(fields, service.engine)
+    if prompt.messages[-1].get("role") != "user":
+        raise invalid("messages", "`messages`: expected the user's draft as the last one")
+    ids = await in_thread(partial(_settled_ids, prompt, service))
+    committed, cached = 0, 0
+    if ids:
+        make = partial(service.engine.generate, ids, max_tokens=0, speculation="off")
+        reply = service.start([await in_thread(make)], Priority.COMPOSE)
+        service.supersede_draft(session_id, reply.streams[0])
+        committed, cached = await _read(reply, request)
+    body = {
+        "total_tokens": len(ids),
+        "cached_tokens": cached,
+        "committed_tokens": committed,
+        "ms": round(1e3 * (time.perf_counter() - began), 1),
+    }
+    return JSONResponse(body, headers=headers_of(request, fields))
+
+
+async def _read(reply: Reply, request: Request) -> tuple[int, int]:
+    """Wait until it is read or given up; return how many tokens are there, and were before."""
+    generation = reply.generations[0]
+    committed = 0
+
+    def listen(tokens: int) -> None:
+        nonlocal committed
+        committed = max(committed, tokens)
+
+    try:
+        await reply.finish(request.receive, listen)
+    except RequestFailed as failure:
+        if failure.code != "cancelled":
+            raise
+        return committed, generation.stats.cached_tokens
+    return generation.stats.prompt_tokens, generation.stats.cached_tokens
+
+
+def _settled_ids(prompt: ChatPrompt, service: Service) -> Sequence[int]:
+    """Return the ids up to the draft's end, without a last one that may yet change."""
+    ids = service.engine.encode_chat(
+        prompt.messages,
+        add_generation_prompt=False,
+        continue_final_message=True,
+        **prompt.variables,
+    )
+    if len(ids) > service.engine.context:
+        raise too_long(len(ids), service.engine.context)
+    content = prompt.messages[-1]["content"]
+    text = content if isinstance(content, str) else "".join(part["text"] for part in content)
+    # What ends in a space or a full stop is finished; of "hel" nobody knows which token it becomes.
+    last = text[-1:]
+    is_settled = last.isspace() or (last and unicodedata.category(last).startswith("P"))
+    return ids if is_settled else ids[:-1]

@@ -1,0 +1,190 @@
+"""A server from its first moment to its last: ports, keys, loading, the queue, the end."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import servers
+from inferno import Engine, InvalidOption, ModelNotFound
+from inferno.server.guard import Access
+from inferno.server.listener import JsonLogFormat, LogFormat, bind, check_exposure, is_loopback
+from inferno.server.service import Settings
+from servers import error_of
+
+
+def test_a_taken_port_is_an_error_that_says_so() -> None:
+    with bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InvalidOption, match=f"port {port}") as caught:
+            bind("127.0.0.1", port)
+        assert "--port" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(("host", "port"), [("256.1.1.1", 0), ("no.such.host.invalid", 0)])
+def test_a_host_that_is_not_ours_is_an_error(host: str, port: int) -> None:
+    with pytest.raises(InvalidOption, match="--host"):
+        bind(host, port)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("127.1.2.3", True), ("::1", True), ("localhost", True),
+     ("0.0.0.0", False), ("::", False), ("192.168.1.5", False), ("box.local", False)],
+)  # fmt: skip
+def test_other_machines_need_a_key(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+    check_exposure(host, Access(keys=["long-enough"]))
+    if expected:
+        check_exposure(host, Access())
+    else:
+        with pytest.raises(InvalidOption, match="without a key"):
+            check_exposure(host, Access())
+
+
+@pytest.mark.parametrize("key", ["short", "ключ-и-замок", "with\nnewline"])
+def test_a_weak_or_unsendable_key_is_refused(key: str) -> None:
+    with pytest.raises(InvalidOption, match="API keys"):
+        check_exposure("127.0.0.1", Access(keys=[key]))
+
+
+def test_while_the_model_is_loaded_the_answer_is_503_and_come_again(model: Path) -> None:
+    gate = threading.Event()
+
+    def load() -> Engine:
+        assert gate.wait(60)
+        return servers.load_engine(model)
+
+    with servers.running(load) as it:
+        for response in (it.client.get("/health"), it.client.get("/v1/models"), it.chat()):
+            assert response.status_code == 503
+            assert error_of(response)["type"] == "unavailable_error"
+            assert int(response.headers["retry-after"]) >= 1
+        gate.set()
+        servers.wait_until_loaded(it)
+        assert it.client.get("/health").json() == {"status": "ok"}
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server_with_its_error(tmp_path: Path) -> None:
+    def fail() -> Engine:
+        return Engine.load(tmp_path / "missing.gguf")
+
+    with pytest.raises(ModelNotFound), servers.running(fail) as it:
+        servers.wait_until_loaded(it)
+
+
+def test_a_full_queue_is_a_429_that_says_when(model: Path) -> None:
+    settings = Settings(max_streams=1, max_waiting=1, grace_seconds=1)
+    with servers.running(lambda: servers.load_engine(model), settings) as it:
+        servers.wait_until_loaded(it)
+        gate, entered, forward = threading.Event(), threading.Event(), it.engine._forward
+
+        def watched(batch: Any) -> Any:
+            entered.set()
+            assert gate.wait(60)
+            return forward(batch)
+
+        it.engine._forward = watched  # type: ignore[method-assign]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            first = pool.submit(it.chat, "a")
+            assert entered.wait(60)
+            second = pool.submit(it.chat, "b")
+            while not it.service.scheduler.num_waiting:
+                entered.wait(0.01)
+            refused = it.chat("c")
+            streamed = it.chat("d", stream=True)
+            gate.set()
+            assert first.result().status_code == second.result().status_code == 200
+        for response in (refused, streamed):
+            assert response.status_code == 429
+            assert error_of(response)["type"] == "rate_limit_error"
+            assert int(response.headers["retry-after"]) >= 1
+        assert it.chat("e").status_code == 200
+
+
+def test_strict_refuses_what_would_be_ignored(model: Path) -> None:
+    settings = Settings(strict=True, grace_seconds=1)
+    with servers.running(lambda: servers.load_engine(model), settings) as it:
+        servers.wait_until_loaded(it)
+        assert it.chat().status_code == 200
+        assert it.chat(model=it.service.model).status_code == 200
+        unknown = it.chat(frobnicate=1)
+        assert (unknown.status_code, error_of(unknown)["param"]) == (400, "frobnicate")
+        assert error_of(unknown)["code"] == "unsupported_parameter"
+        assert it.chat(user="me").status_code == 400
+        other = it.chat(model="gpt-5")
+        assert (other.status_code, error_of(other)["code"]) == (404, "model_not_found")
+
+
+def test_ending_the_server_ends_a_stream_that_would_not_end(model: Path) -> None:
+    settings = Settings(grace_seconds=1)
+    with servers.running(lambda: servers.load_engine(model), settings) as it:
+        servers.wait_until_loaded(it)
+        forward, slow = it.engine._forward, threading.Event()
+
+        def watched(batch: Any) -> Any:
+            slow.wait(0.02)
+            return forward(batch)
+
+        it.engine._forward = watched  # type: ignore[method-assign]
+        body = {"messages": [{"role": "user", "content": "Hello"}], "ignore_eos": True}
+        with it.client.stream("POST", "/v1/chat/completions", json={**body, "stream": True}) as r:
+            lines = r.iter_lines()
+            next(lines)
+            it.server.stop()
+            try:
+                for _ in lines:
+                    pass
+            except httpx.HTTPError:
+                pass  # cut off: there was no time for an end
+
+
+def record(**fields: Any) -> logging.LogRecord:
+    made = logging.LogRecord("inferno.server", logging.INFO, "", 0, "request", None, None)
+    made.fields = fields
+    return made
+
+
+def test_a_line_of_the_log_cannot_be_forged() -> None:
+    line = LogFormat().format(record(path="/a\n12:00:00 request status=200", status=404))
+    assert "\n" not in line
+    assert line.endswith("status=404")
+    parsed = json.loads(JsonLogFormat().format(record(path="/a\nb", status=404)))
+    assert (parsed["path"], parsed["status"], parsed["level"]) == ("/a\nb", 404, "info")
+
+
+def test_the_log_has_a_line_for_a_request_and_nothing_of_the_prompt(
+    server: servers.Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = logging.getLogger("inferno.server")
+    logger.addHandler(caplog.handler)
+    logger.setLevel(logging.INFO)
+    try:
+        response = server.chat("my secret", max_tokens=1)
+    finally:
+        logger.removeHandler(caplog.handler)
+    [line, *_] = [r for r in caplog.records if r.fields["id"] == response.headers["x-request-id"]]
+    assert (line.fields["path"], line.fields["status"]) == ("/v1/chat/completions", 200)
+    assert "secret" not in str(line.fields)
+
+
+def test_a_request_keeps_the_id_that_it_brings(server: servers.Running) -> None:
+    for given, kept in (("abc-1.2", True), ("a b", False), ("x" * 100, False)):
+        found = server.client.get("/health", headers={"x-request-id": given})
+        assert (found.headers["x-request-id"] == given) is kept
+
+
+def test_what_is_nowhere_is_a_404_and_a_wrong_method_a_405(server: servers.Running) -> None:
+    response = server.client.get("/v1/nothing")
+    assert (response.status_code, error_of(response)["type"]) == (404, "not_found_error")
+    response = server.client.get("/v1/chat/completions")
+    assert response.status_code == 405
+    error_of(response)
+    assert server.client.get("/openapi.json").status_code == 200
