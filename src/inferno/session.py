@@ -251,6 +251,7 @@ class Session:
         self._drop_draft()
         self._keep()
         self._cache.truncate(0)
+        self._next_logits = None  # a row of an array that may be many sessions'
 
 
 class Pending:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from inferno.server.failures import RequestFailed, failure_of
-from inferno.server.replies import unless_gone
+from inferno.server.replies import hung_up, unless
 
 # A client that takes nothing for so long is taken to be gone. What it has not taken stays small:
 # the transport asks to wait after 64 KB.
@@ -54,32 +54,36 @@ class EventStream(Response):
         self.headers["x-accel-buffering"] = "no"
         self._chunks = chunks
         self._cancel = cancel
+        self._sent, self._is_sending = 0, False
         self._failed = failed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send(
             {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         )
-
-        async def send_all() -> None:
-            async def put(body: bytes) -> None:
-                await asyncio.wait_for(
-                    send({"type": "http.response.body", "body": body, "more_body": True}),
-                    SEND_SECONDS,
-                )
-
-            try:
-                async for chunk in self._chunks:
-                    await put(chunk)
-            except asyncio.TimeoutError:
-                raise RequestFailed("The client takes nothing", 499) from None
-            except Exception as error:
-                await put(self._failed(failure_of(error)))
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
         try:
-            await unless_gone(send_all(), receive)
+            await unless(self._send_all(send), hung_up(receive), self._stalled())
         except RequestFailed:
             return  # nobody is there to be told
         finally:
             self._cancel()
+
+    async def _send_all(self, send: Send) -> None:
+        async def put(body: bytes, more: bool = True) -> None:
+            self._is_sending = True
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+            self._is_sending, self._sent = False, self._sent + 1
+
+        try:
+            async for chunk in self._chunks:
+                await put(chunk)
+        except Exception as error:
+            await put(self._failed(failure_of(error)))
+        await put(b"", more=False)
+
+    async def _stalled(self) -> None:
+        """Return when nothing could be sent for a while."""
+        sent = -1
+        while not self._is_sending or sent != self._sent:
+            sent = self._sent
+            await asyncio.sleep(SEND_SECONDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ class Reply:
         self.first_token: float | None = None  # seconds after the beginning
         self._scheduler = scheduler
         self._loop = asyncio.get_running_loop()
-        self._news: asyncio.Queue[News] = asyncio.Queue()
+        self._news: asyncio.Queue[News | None] = asyncio.Queue()
 
     def start(self, priority: Priority) -> None:
         """Queue them all, or none. Raises Busy."""
@@ -52,17 +52,21 @@ class Reply:
                 self._scheduler.cancel(stream)
 
     async def news(self, patience: float | None = None) -> AsyncIterator[News | None]:
-        """Yield what comes, until all are over; None after each `patience` seconds of nothing.
+        """Yield what comes, until all are over, and None every `patience` seconds.
 
         Raises:
             RequestFailed: a choice failed, or the server is closing; the others are stopped.
         """
         left = len(self.streams)
+        alarm: asyncio.TimerHandle | None = None
         try:
             while left:
-                try:
-                    news = await asyncio.wait_for(self._news.get(), patience)
-                except asyncio.TimeoutError:
+                # A timeout of each wait would cost as much as the rest of what a token costs here.
+                if patience is not None and alarm is None:
+                    alarm = self._loop.call_later(patience, self._news.put_nowait, None)
+                news = await self._news.get()
+                if news is None:
+                    alarm = None
                     yield None
                     continue
                 if news.update.text and self.first_token is None:
@@ -82,6 +86,8 @@ class Reply:
                         )
                 yield news
         finally:
+            if alarm is not None:
+                alarm.cancel()
             self.cancel()
 
     async def finish(
@@ -98,7 +104,7 @@ class Reply:
                     progress(news.update.processed_tokens)
 
         try:
-            await unless_gone(read(), receive)
+            await unless(read(), hung_up(receive))
         finally:
             self.cancel()
 
@@ -109,22 +115,22 @@ class Reply:
         return listen
 
 
-async def unless_gone(work: Any, receive: Receive) -> None:
-    """Do `work`, a coroutine, unless the client hangs up before. Raises RequestFailed."""
+async def unless(work: Coroutine[Any, Any, None], *endings: Coroutine[Any, Any, None]) -> None:
+    """Do `work`, unless one of `endings` comes first. Raises RequestFailed in that case."""
     working = asyncio.ensure_future(work)
-    watching = asyncio.ensure_future(_hung_up(receive))
+    tasks = [working, *map(asyncio.ensure_future, endings)]
     try:
-        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            working.cancel()
             raise RequestFailed("The client is gone", 499)
         working.result()
     finally:
-        for task in (working, watching):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(working, watching, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _hung_up(receive: Receive) -> None:
+async def hung_up(receive: Receive) -> None:
+    """Return when the client has hung up."""
     while (await receive())["type"] != "http.disconnect":
         pass
