@@ -72,7 +72,15 @@ def test_the_reader_of_imports_sees_them() -> None:
 
 
 def test_only_what_runs_models_or_probes_the_machine_knows_the_native_core() -> None:
-    runs = {"loading", "session", "engine", "generation", "conversion", "quantization", "prefix_cache"}
+    runs = {
+        "loading",
+        "session",
+        "engine",
+        "generation",
+        "conversion",
+        "quantization",
+        "prefix_cache",
+    }
     assert importers_of("_native") == runs | {"bench.limits", "selftest"}
 
 
