@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
-.PHONY: help setup dev chat test check pytest fix stub test-asan test-tsan clean
+.PHONY: help setup dev chat test check page page-test pytest fix stub test-asan test-tsan clean
 
 PYTHON ?= python3
 MODEL ?= smollm2-135m-instruct
@@ -54,13 +54,40 @@ dev: $(VENV)/.dev ## The same, with what the checks and tests need
 chat: setup ## Chat in the terminal
 	@$(BIN)/inferno chat "$$MODEL" --prompt "$$PROMPT"
 
-test: check pytest ## Every check and every test
+test: check page-test pytest ## Every check and every test
 
 check: dev ## Formatting, lint and types
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
 	@$(BIN)/clang-format --dry-run --Werror $$(find native -name '*.h' -o -name '*.cpp')
+
+# ---- the chat page, made of web/ by Node.js ----
+
+PAGE := src/inferno/server/static/index.html
+HAS_NPM := $(shell command -v npm)
+
+web/node_modules/.package-lock.json: web/package-lock.json
+	@command -v npm >/dev/null || { \
+	  echo "error: npm was not found, which builds the chat page" >&2; \
+	  echo "hint: install Node.js 20 or newer (apt install nodejs npm; brew install node)" >&2; exit 1; }
+	@echo "Installing what the chat page is made with (once)"
+	@cd web && npm ci --silent --no-audit --no-fund
+	@touch $@
+
+$(PAGE): web/node_modules/.package-lock.json $(shell find web -path web/node_modules -prune -o -type f -print)
+	@cd web && npm run --silent build
+	@touch $@
+
+page: $(PAGE) ## Build the chat page that the server shows
+
+ifdef HAS_NPM
+page-test: page ## The page's checks and tests
+	@cd web && npm run --silent check && npm run --silent test
+else
+page-test:
+	@echo "No npm: the chat page is neither built nor tested"
+endif
 
 pytest: dev ## The tests alone
 	@$(BIN)/python -c 'import inferno.hub, os; inferno.hub.resolve(os.environ["MODEL"])'
@@ -92,6 +119,7 @@ COMMA := ,
 fix: dev ## Format and mend what can be mended
 	@$(BIN)/ruff check --fix -q .
 	@$(BIN)/ruff format -q .
+	@if [ -d web/node_modules ]; then cd web && npm run --silent fix; fi
 	@$(BIN)/clang-format -i $$(find native -name '*.h' -o -name '*.cpp')
 
 stub: setup ## Write the types of the native core anew

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import inferno
+from inferno.server import page
 from inferno.server.failures import RequestFailed, failure_of
 from inferno.server.guard import Access, Guard
 from inferno.server.routes import (
@@ -62,6 +63,7 @@ def create_app(loading: Loading, access: Access) -> FastAPI:
         is_versioned = module in VERSIONED
         app.include_router(module.router, prefix="/v1", include_in_schema=is_versioned)
         app.include_router(module.router, include_in_schema=not is_versioned)
+    app.include_router(page.router)
     app.add_exception_handler(RequestFailed, _answer_failure)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(Exception, _answer_mistake)

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from inferno.server.failures import RequestFailed
+from inferno.server.page import is_page
 
 PUBLIC_PATHS = frozenset({"/health", "/v1/health"})
 
@@ -65,7 +66,8 @@ class Guard:
                 "Pages of this origin may not use this server\nhint: start it with --allow-origin"
             )
         is_preflight = method == "OPTIONS" and "access-control-request-method" in headers
-        if self._keys and path not in PUBLIC_PATHS and not is_preflight:
+        is_public = path in PUBLIC_PATHS or is_page(path)
+        if self._keys and not is_public and not is_preflight:
             return self._check_key(headers)
         return None
 

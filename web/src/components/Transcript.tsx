@@ -1,0 +1,64 @@
+import { useEffect, useMemo } from "react";
+import { useStickToBottom } from "../hooks/useStickToBottom";
+import type { Chat } from "../state/chat";
+import { useStore } from "../state/store";
+import { childrenOf, threadTo } from "../state/tree";
+import { Announcer } from "./Announcer";
+import { LiveMessage, Message, type Actions } from "./Message";
+import { Welcome } from "./Welcome";
+import styles from "./Transcript.module.css";
+
+export function Transcript({ chat, onExample }: { chat: Chat; onExample(text: string): void }) {
+  const id = useStore(chat, (state) => state.open.id);
+  const messages = useStore(chat, (state) => state.open.messages);
+  const leaf = useStore(chat, (state) => state.open.leaf);
+  const reply = useStore(chat, (state) => state.replies.get(state.open.id));
+  const children = useMemo(() => childrenOf(messages), [messages]);
+  const thread = useMemo(() => threadTo(messages, leaf), [messages, leaf]);
+  const actions = useMemo<Actions>(
+    () => ({
+      edit: (message, text) => chat.edit(message, text),
+      regenerate: (message) => chat.regenerate(message),
+      continue: (message) => chat.continue(message),
+      show: (sibling) => chat.show(sibling),
+    }),
+    [chat],
+  );
+  const { scroller, content, isAtEnd, toEnd } = useStickToBottom();
+  // Another conversation, or something new that was said, is shown from its end.
+  useEffect(toEnd, [toEnd, id, reply]);
+
+  return (
+    <div
+      className={styles.scroller}
+      ref={scroller}
+      tabIndex={0}
+      role="region"
+      aria-label="Conversation"
+    >
+      <div className={styles.content} ref={content}>
+        {thread.length === 0 && <Welcome chat={chat} onExample={onExample} />}
+        {thread.map((message, index) =>
+          reply?.message === message.id ? (
+            <LiveMessage key={message.id} reply={reply} />
+          ) : (
+            <Message
+              key={message.id}
+              message={message}
+              siblings={children.get(message.parent) ?? []}
+              isLast={index === thread.length - 1}
+              isBusy={reply !== undefined}
+              actions={actions}
+            />
+          ),
+        )}
+        {reply && <Announcer reply={reply} />}
+      </div>
+      {!isAtEnd && (
+        <button type="button" className={styles.end} onClick={toEnd}>
+          To the end
+        </button>
+      )}
+    </div>
+  );
+}

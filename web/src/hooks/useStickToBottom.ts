@@ -1,0 +1,43 @@
+import { useCallback, useEffect, useRef, useState, type RefObject } from "react";
+
+/** Distance from the end, in pixels, within which a reader is taken to be at it. */
+const NEAR = 48;
+
+interface Stick {
+  scroller: RefObject<HTMLDivElement | null>;
+  content: RefObject<HTMLDivElement | null>;
+  isAtEnd: boolean;
+  toEnd: () => void;
+}
+
+/** Keeps `scroller` at its end while `content` in it grows, until the reader scrolls away. */
+export function useStickToBottom(): Stick {
+  const scroller = useRef<HTMLDivElement>(null);
+  const content = useRef<HTMLDivElement>(null);
+  const sticks = useRef(true);
+  const [isAtEnd, setIsAtEnd] = useState(true);
+  const toEnd = useCallback(() => {
+    sticks.current = true;
+    setIsAtEnd(true);
+    scroller.current?.scrollTo(0, scroller.current.scrollHeight);
+  }, []);
+
+  useEffect(() => {
+    const element = scroller.current;
+    if (!element || !content.current) return;
+    const onScroll = () => {
+      sticks.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR;
+      setIsAtEnd(sticks.current);
+    };
+    element.addEventListener("scroll", onScroll, { passive: true });
+    const observer = new ResizeObserver(() => {
+      if (sticks.current) element.scrollTo(0, element.scrollHeight);
+    });
+    observer.observe(content.current);
+    return () => {
+      element.removeEventListener("scroll", onScroll);
+      observer.disconnect();
+    };
+  }, []);
+  return { scroller, content, isAtEnd, toEnd };
+}

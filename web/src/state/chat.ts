@@ -1,0 +1,375 @@
+/** The conversations, the one that is open, and the replies that are being written.
+ *
+ * What the reader does shows at once; the server keeps it afterwards, in the same order. */
+
+import { compose, streamChat, type Figures, type Readiness, type Turn } from "../api/chat";
+import {
+  changeConversation,
+  createConversation,
+  deleteConversation,
+  fetchConversation,
+  importConversations,
+  keepMessage,
+  keepText,
+  listConversations,
+  type Change,
+  type Conversation,
+  type Message,
+  type Summary,
+} from "../api/conversations";
+import { fetchServer, type Server } from "../api/server";
+import { Connection } from "./connection";
+import { fieldsOf, preferences } from "./preferences";
+import { Reply } from "./reply";
+import { Store } from "./store";
+import { childrenOf, newestLeaf, threadTo } from "./tree";
+import { Writer } from "./writer";
+
+/** Text of a reply is kept about this often, so that a crash costs no more. */
+const KEEP_MS = 1000;
+const TITLE_LENGTH = 60;
+
+export interface ChatState {
+  server: Server | null;
+  summaries: readonly Summary[];
+  search: string;
+  /** A conversation that nobody has said anything in is not kept yet. */
+  open: Conversation;
+  isKept: boolean;
+  replies: ReadonlyMap<string, Reply>;
+  /** How much of the draft the server has read. */
+  readiness: Readiness | null;
+  failure: string | null;
+}
+
+function newConversation(): Conversation {
+  const id = crypto.randomUUID();
+  return { id, title: "", isPinned: false, changedAt: "", system: "", leaf: null, messages: [] };
+}
+
+export class Chat extends Store<ChatState> {
+  readonly connection = new Connection();
+  private readonly writer = new Writer(this.connection, (error) => this.fail(error));
+  private readonly tabs = new BroadcastChannel("inferno.conversations");
+  private composing: AbortController | null = null;
+  private readAhead = 0;
+  /** Opening may be overtaken by opening another. */
+  private opening = 0;
+
+  constructor() {
+    super({
+      server: null,
+      summaries: [],
+      search: "",
+      open: newConversation(),
+      isKept: false,
+      replies: new Map(),
+      readiness: null,
+      failure: null,
+    });
+    this.tabs.onmessage = () => void this.refresh();
+  }
+
+  /** Asks what is served, and what was said. */
+  async start(): Promise<void> {
+    await this.attempt(async () => {
+      this.set({ server: await fetchServer() });
+      await this.list();
+    });
+  }
+
+  // ---- conversations ----------------------------------------------------------------------------
+
+  startNew(): void {
+    this.opening += 1;
+    this.forgetDraft();
+    this.set({ open: newConversation(), isKept: false, failure: null });
+  }
+
+  async openConversation(id: string): Promise<void> {
+    if (id === this.get().open.id) return;
+    const turn = ++this.opening;
+    await this.attempt(async () => {
+      const open = await fetchConversation(id);
+      if (turn !== this.opening) return;
+      this.forgetDraft();
+      this.set({ open, isKept: true, failure: null });
+    });
+  }
+
+  async search(search: string): Promise<void> {
+    this.set({ search });
+    await this.attempt(() => this.list());
+  }
+
+  change(id: string, change: Change): void {
+    const { open, summaries, isKept } = this.get();
+    if (id === open.id) this.set({ open: { ...open, ...change } });
+    this.set({ summaries: summaries.map((s) => (s.id === id ? { ...s, ...change } : s)) });
+    if (id === open.id && !isKept) return;
+    void this.write(() => changeConversation(id, change));
+  }
+
+  remove(id: string): void {
+    this.get().replies.get(id)?.stop();
+    this.set({ summaries: this.get().summaries.filter((summary) => summary.id !== id) });
+    if (id === this.get().open.id) this.startNew();
+    void this.write(() => deleteConversation(id));
+  }
+
+  async import(file: File): Promise<void> {
+    await this.attempt(async () => {
+      await importConversations(file);
+      await this.list();
+      this.tabs.postMessage(null);
+    });
+  }
+
+  // ---- messages ---------------------------------------------------------------------------------
+
+  /** Says `text` at the end of the branch that is open. */
+  send(text: string): void {
+    const { open } = this.get();
+    this.say(text, open.leaf);
+  }
+
+  /** Says something else instead of a message of the reader's, in a new branch. */
+  edit(message: Message, text: string): void {
+    this.say(text, message.parent);
+  }
+
+  /** Has another reply written, in a new branch. */
+  regenerate(message: Message): void {
+    this.answer(message.parent);
+  }
+
+  /** Has a reply that ended too early gone on with. */
+  continue(message: Message): void {
+    this.writeReply({ ...message, status: "writing" });
+  }
+
+  stop(): void {
+    this.get().replies.get(this.get().open.id)?.stop();
+  }
+
+  /** Shows the branch that `id` is in. */
+  show(id: string): void {
+    const { open } = this.get();
+    const leaf = newestLeaf(childrenOf(open.messages), id);
+    this.change(open.id, { leaf });
+  }
+
+  private say(text: string, parent: string | null): void {
+    if (this.get().replies.has(this.get().open.id)) return;
+    this.composing?.abort();
+    if (!this.get().isKept) this.keepOpen(text);
+    const message: Message = {
+      id: crypto.randomUUID(),
+      parent,
+      role: "user",
+      content: text,
+      status: "complete",
+      finishReason: null,
+      figures: null,
+    };
+    this.put(this.get().open.id, message);
+    const { id } = this.get().open;
+    this.answer(message.id, () => void this.write(() => keepMessage(id, message)));
+  }
+
+  private keepOpen(text: string): void {
+    const { open } = this.get();
+    const title = open.title || titleOf(text);
+    const changed = { ...open, title };
+    this.set({ open: changed, isKept: true, summaries: [changed, ...this.get().summaries] });
+    void this.write(() => createConversation(open.id, title, open.system));
+  }
+
+  private answer(parent: string | null, meanwhile?: () => void): void {
+    this.writeReply(
+      {
+        id: crypto.randomUUID(),
+        parent,
+        role: "assistant",
+        content: "",
+        status: "writing",
+        finishReason: null,
+        figures: null,
+      },
+      meanwhile,
+    );
+  }
+
+  private writeReply(message: Message, meanwhile?: () => void): void {
+    const { open, replies } = this.get();
+    if (replies.has(open.id)) return;
+    let more: Record<string, unknown>;
+    try {
+      more = fieldsOf(preferences.get());
+    } catch (error) {
+      meanwhile?.();
+      this.fail(error);
+      return;
+    }
+    const reply = new Reply(open.id, message.id, message.content);
+    this.put(open.id, message);
+    this.set({ replies: new Map(replies).set(open.id, reply), readiness: null, failure: null });
+    const messages = turnsOf(open, threadTo(this.get().open.messages, message.parent));
+    if (message.content) messages.push({ role: "assistant", content: message.content });
+    const { sampling } = preferences.get();
+    const stream = streamChat(
+      { messages, sampling, more, session: open.id },
+      reply.controller.signal,
+    );
+    void this.follow(stream, reply, message);
+    // The request is on its way; keeping what was said must not hold it up.
+    meanwhile?.();
+    void this.write(() => keepMessage(open.id, message));
+  }
+
+  private async follow(
+    stream: ReturnType<typeof streamChat>,
+    reply: Reply,
+    message: Message,
+  ): Promise<void> {
+    let finishReason: string | null = null;
+    let figures: Figures | null = null;
+    let status: Message["status"] = "complete";
+    let kept = performance.now();
+    try {
+      for await (const event of stream) {
+        if (event.kind === "progress") reply.set({ progress: event.processed / event.total });
+        else if (event.kind === "text") reply.add(event.text);
+        else {
+          finishReason = event.finishReason;
+          figures = { ...event.figures, readAhead: this.readAhead };
+          this.readAhead = 0;
+        }
+        if (performance.now() - kept > KEEP_MS) {
+          kept = performance.now();
+          const content = reply.text;
+          void this.write(() =>
+            keepText(reply.conversation, reply.message, { content, status: "writing" }),
+          );
+        }
+      }
+    } catch (error) {
+      status = "interrupted";
+      if (reply.controller.signal.aborted) finishReason = "cancelled";
+      else if (!this.connection.notice(error)) this.fail(error);
+    }
+    const content = reply.flush();
+    const finished: Message = { ...message, content, status, finishReason, figures };
+    const replies = new Map(this.get().replies);
+    replies.delete(reply.conversation);
+    this.put(reply.conversation, finished);
+    this.set({ replies });
+    await this.write(() => keepMessage(reply.conversation, finished));
+  }
+
+  /** Puts a message where it belongs, if its conversation is open, and shows its branch. */
+  private put(conversation: string, message: Message): void {
+    const { open } = this.get();
+    if (open.id !== conversation) return;
+    const isNew = !open.messages.some((other) => other.id === message.id);
+    const messages = isNew
+      ? [...open.messages, message]
+      : open.messages.map((other) => (other.id === message.id ? message : other));
+    this.set({ open: { ...open, messages, leaf: isNew ? message.id : open.leaf } });
+  }
+
+  // ---- drafts -----------------------------------------------------------------------------------
+
+  /** Has the server read what is being typed; the newest draft takes the place of older ones. */
+  async compose(draft: string): Promise<void> {
+    this.composing?.abort();
+    const { open, replies } = this.get();
+    if (!draft.trim() || replies.has(open.id) || !preferences.get().readsAhead) {
+      this.set({ readiness: null });
+      return;
+    }
+    const controller = new AbortController();
+    this.composing = controller;
+    const turns = turnsOf(open, threadTo(open.messages, open.leaf));
+    try {
+      const readiness = await compose(
+        [...turns, { role: "user", content: draft }],
+        {},
+        open.id,
+        controller.signal,
+      );
+      this.readAhead += Math.max(0, readiness.committed - readiness.cached);
+      if (!controller.signal.aborted) this.set({ readiness });
+    } catch (error) {
+      if (controller.signal.aborted) return;
+      // What goes wrong with a draft is said when it is sent.
+      this.set({ readiness: null });
+      this.connection.notice(error);
+    }
+  }
+
+  private forgetDraft(): void {
+    this.composing?.abort();
+    this.composing = null;
+    this.readAhead = 0;
+    this.set({ readiness: null });
+  }
+
+  // ---- the server -------------------------------------------------------------------------------
+
+  /** Takes over what other tabs have changed. */
+  async refresh(): Promise<void> {
+    const { open, replies, isKept } = this.get();
+    await this.attempt(async () => {
+      await this.list();
+      if (!isKept || replies.has(open.id)) return;
+      const fresh = await fetchConversation(open.id);
+      const now = this.get();
+      if (now.open.id !== open.id || now.replies.has(open.id)) return;
+      this.set({ open: { ...fresh, leaf: now.open.leaf ?? fresh.leaf } });
+    });
+  }
+
+  dismiss(): void {
+    this.set({ failure: null });
+  }
+
+  private async list(): Promise<void> {
+    const { search } = this.get();
+    const summaries = await listConversations(search);
+    if (search === this.get().search) this.set({ summaries });
+  }
+
+  private async write(write: () => Promise<void>): Promise<void> {
+    await this.writer.write(write);
+    this.tabs.postMessage(null);
+  }
+
+  private async attempt(action: () => Promise<void>): Promise<void> {
+    try {
+      await action();
+    } catch (error) {
+      if (!this.connection.notice(error)) this.fail(error);
+    }
+  }
+
+  private fail(error: unknown): void {
+    this.set({ failure: error instanceof Error ? error.message : String(error) });
+  }
+}
+
+function turnsOf(conversation: Conversation, thread: readonly Message[]): Turn[] {
+  const turns: Turn[] = conversation.system
+    ? [{ role: "system", content: conversation.system }]
+    : [];
+  for (const { role, content } of thread) turns.push({ role, content });
+  return turns;
+}
+
+export function titleOf(text: string): string {
+  const line = text.trim().split("\n", 1)[0] ?? "";
+  const characters = [...line];
+  return characters.length > TITLE_LENGTH
+    ? `${characters.slice(0, TITLE_LENGTH - 1).join("")}…`
+    : line;
+}

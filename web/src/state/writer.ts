@@ -1,0 +1,32 @@
+/** What is to be kept by the server, one after the other, however long it is away. */
+
+import { ConnectionLost } from "../api/client";
+import type { Connection } from "./connection";
+
+export class Writer {
+  private last: Promise<void> = Promise.resolve();
+
+  constructor(
+    private readonly connection: Connection,
+    private readonly onFailure: (error: unknown) => void,
+  ) {}
+
+  /** Does `write` after all that were given before; while the server is away, it waits. */
+  write(write: () => Promise<void>): Promise<void> {
+    this.last = this.last.then(() => this.until(write));
+    return this.last;
+  }
+
+  private async until(write: () => Promise<void>): Promise<void> {
+    for (;;) {
+      try {
+        return await write();
+      } catch (error) {
+        const waits = this.connection.notice(error);
+        if (!waits) return this.onFailure(error);
+        if (!(error instanceof ConnectionLost) && !this.connection.get().needsKey) return;
+        await this.connection.back();
+      }
+    }
+  }
+}

@@ -1,0 +1,202 @@
+import { beforeEach, expect, test, vi } from "vitest";
+import { Chat } from "../../src/state/chat";
+import { prefer } from "../../src/state/preferences";
+import { threadTo } from "../../src/state/tree";
+import { FakeServer, json } from "../server";
+
+let server: FakeServer;
+let chat: Chat;
+
+const said = () =>
+  threadTo(chat.get().open.messages, chat.get().open.leaf).map(
+    ({ role, content }) => `${role}: ${content}`,
+  );
+const isIdle = () => vi.waitUntil(() => chat.get().replies.size === 0);
+const settled = (path: RegExp, count = 1) => vi.waitUntil(() => server.to(path).length >= count);
+
+beforeEach(() => {
+  localStorage.clear();
+  prefer({ sampling: {}, schema: "", more: "", readsAhead: true });
+  server = new FakeServer();
+  chat = new Chat();
+});
+
+async function exchange(text: string, reply: string): Promise<void> {
+  const before = server.to(/POST \/v1\/chat/).length;
+  chat.send(text);
+  await settled(/POST \/v1\/chat/, before + 1);
+  server.text(reply);
+  server.end();
+  await isIdle();
+}
+
+test("a reply is the pieces that came, and is kept with its figures", async () => {
+  chat.send("Hello");
+  await settled(/POST \/v1\/chat/);
+  server.text("Hi ");
+  server.text("there");
+  server.end();
+  await isIdle();
+  expect(said()).toEqual(["user: Hello", "assistant: Hi there"]);
+  const kept = () => server.to(/POST .*\/messages/).at(-1)?.body;
+  await vi.waitUntil(() => kept()?.["status"] === "complete");
+  expect(kept()).toMatchObject({
+    content: "Hi there",
+    finish_reason: "stop",
+    figures: { promptTokens: 15, cachedTokens: 10 },
+  });
+});
+
+test("the request goes before anything is kept", async () => {
+  chat.send("Hello");
+  await settled(/POST .*\/messages/, 2);
+  const paths = server.asked.map((asked) => asked.path);
+  expect(paths.indexOf("/v1/chat/completions")).toBeLessThan(paths.indexOf("/app/conversations"));
+});
+
+test("a request has the system prompt, the branch that is open and no other", async () => {
+  chat.change(chat.get().open.id, { system: "Be brief." });
+  await exchange("One", "1");
+  const first = chat.get().open.messages[0];
+  if (!first) throw new Error("nothing was said");
+  chat.edit(first, "Two");
+  await settled(/POST \/v1\/chat/, 2);
+  expect(server.to(/POST \/v1\/chat/).at(-1)?.body["messages"]).toEqual([
+    { role: "system", content: "Be brief." },
+    { role: "user", content: "Two" },
+  ]);
+  server.end();
+  await isIdle();
+  expect(said()[0]).toBe("user: Two");
+  chat.show(first.id);
+  expect(said()).toEqual(["user: One", "assistant: 1"]);
+});
+
+test("regenerating makes a sibling of the reply", async () => {
+  await exchange("Hello", "Hi");
+  const reply = chat.get().open.messages[1];
+  if (!reply) throw new Error("no reply");
+  chat.regenerate(reply);
+  await settled(/POST \/v1\/chat/, 2);
+  server.text("Hey");
+  server.end();
+  await isIdle();
+  expect(said()).toEqual(["user: Hello", "assistant: Hey"]);
+  expect(
+    chat.get().open.messages.filter((message) => message.parent === reply.parent),
+  ).toHaveLength(2);
+});
+
+test("stopping keeps what has come", async () => {
+  chat.send("Hello");
+  await settled(/POST \/v1\/chat/);
+  server.text("Once upon");
+  await vi.waitUntil(() => chat.get().replies.get(chat.get().open.id)?.text === "Once upon");
+  chat.stop();
+  await isIdle();
+  const reply = chat.get().open.messages.at(-1);
+  expect(reply).toMatchObject({
+    content: "Once upon",
+    status: "interrupted",
+    finishReason: "cancelled",
+  });
+  expect(chat.connection.get().isLost).toBe(false);
+});
+
+test("continuing sends the reply so far, and adds to it", async () => {
+  await exchange("Hello", "Once");
+  const reply = chat.get().open.messages.at(-1);
+  if (!reply) throw new Error("no reply");
+  chat.continue(reply);
+  await settled(/POST \/v1\/chat/, 2);
+  const messages = server.to(/POST \/v1\/chat/).at(-1)?.body["messages"] as unknown[];
+  expect(messages.at(-1)).toEqual({ role: "assistant", content: "Once" });
+  server.text(" upon");
+  server.end();
+  await isIdle();
+  expect(said()).toEqual(["user: Hello", "assistant: Once upon"]);
+});
+
+test("a server that goes away in mid-reply leaves the reply cut off, and it is kept when it is back", async () => {
+  chat.send("Hello");
+  await settled(/POST .*\/messages/, 2);
+  server.text("Once");
+  await vi.waitUntil(() => chat.get().replies.get(chat.get().open.id)?.text === "Once");
+  server.isAway = true;
+  server.pieces?.error(new TypeError("network error"));
+  await isIdle();
+  expect(chat.connection.get().isLost).toBe(true);
+  expect(chat.get().open.messages.at(-1)).toMatchObject({ content: "Once", status: "interrupted" });
+  server.isAway = false;
+  await chat.connection.retry();
+  await vi.waitUntil(() => server.to(/POST .*\/messages/).at(-1)?.body["status"] === "interrupted");
+  expect(chat.connection.get().isLost).toBe(false);
+});
+
+test("a stream that ends without its end is cut off, not complete", async () => {
+  chat.send("Hello");
+  await settled(/POST \/v1\/chat/);
+  server.text("Once");
+  server.pieces?.close();
+  await isIdle();
+  expect(chat.get().open.messages.at(-1)?.status).toBe("interrupted");
+});
+
+test("an error of the server's is shown, in its words", async () => {
+  server.answer = ({ path }) =>
+    path === "/v1/chat/completions"
+      ? json({ error: { message: "The prompt is too long", code: "context_length_exceeded" } }, 400)
+      : null;
+  chat.send("Hello");
+  await isIdle();
+  expect(chat.get().failure).toBe("The prompt is too long");
+});
+
+test("a key that is wanted is asked for", async () => {
+  server.answer = () => json({ error: { message: "key", code: "invalid_api_key" } }, 401);
+  await chat.start();
+  expect(chat.connection.get().needsKey).toBe(true);
+  expect(chat.get().failure).toBeNull();
+});
+
+test("a draft is composed after what was said, and sending gives it up", async () => {
+  await exchange("Hello", "Hi");
+  await chat.compose("How are");
+  expect(server.to(/compose/).at(-1)?.body["messages"]).toEqual([
+    { role: "user", content: "Hello" },
+    { role: "assistant", content: "Hi" },
+    { role: "user", content: "How are" },
+  ]);
+  expect(chat.get().readiness).toEqual({ total: 20, committed: 18, cached: 4 });
+  await exchange("How are you?", "Fine");
+  expect(chat.get().readiness).toBeNull();
+  expect(chat.get().open.messages.at(-1)?.figures?.readAhead).toBe(14);
+});
+
+test("both requests of a draft name one session", async () => {
+  await chat.compose("Hello");
+  await exchange("Hello", "Hi");
+  const [composed, asked] = [server.to(/compose/)[0], server.to(/POST \/v1\/chat/)[0]];
+  expect(composed?.headers["x-session-id"]).toBe(asked?.headers["x-session-id"]);
+});
+
+test("nothing is composed when reading ahead is off", async () => {
+  prefer({ readsAhead: false });
+  await chat.compose("Hello");
+  expect(server.to(/compose/)).toHaveLength(0);
+});
+
+test("a reply goes on while another conversation is open", async () => {
+  chat.send("Hello");
+  await settled(/POST \/v1\/chat/);
+  const { id } = chat.get().open;
+  chat.startNew();
+  expect(chat.get().open.messages).toEqual([]);
+  server.text("Hi");
+  server.end();
+  await isIdle();
+  expect(chat.get().open.messages).toEqual([]);
+  const kept = server.to(/POST .*\/messages/).filter((asked) => asked.path.includes(id));
+  await vi.waitUntil(() => server.to(/POST .*\/messages/).at(-1)?.body["content"] === "Hi");
+  expect(kept.length).toBeGreaterThan(0);
+});
