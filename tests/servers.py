@@ -13,6 +13,7 @@ import httpx
 
 import engines
 from inferno import Engine
+from inferno.server.conversations import Conversations
 from inferno.server.guard import Access
 from inferno.server.listener import Server, bind
 from inferno.server.service import Service, Settings
@@ -48,12 +49,16 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    load: Callable[[], Engine], settings: Settings | None = None, access: Access | None = None
+    load: Callable[[], Engine],
+    settings: Settings | None = None,
+    access: Access | None = None,
+    port: int = 0,
+    conversations: Conversations | None = None,
 ) -> Iterator[Running]:
-    """Serve on a free port until the block ends."""
-    listening = bind("127.0.0.1", 0)
+    """Serve on `port`, or a free one, until the block ends."""
+    listening = bind("127.0.0.1", port)
     port = listening.getsockname()[1]
-    server = Server(load, listening, settings or Settings(grace_seconds=1), access)
+    server = Server(load, listening, settings or Settings(grace_seconds=1), access, conversations)
     failures: list[BaseException] = []
 
     def run() -> None:

@@ -63,6 +63,10 @@ def main(arguments: list[str]) -> int:
         "--cache-memory", type=float, metavar="GB",
         help="for keys and values (four contexts, or half of what is free)",
     )  # fmt: skip
+    parser.add_argument(
+        "--conversations", metavar="FILE",
+        help="what the chat page keeps; a database's URL, or off",
+    )  # fmt: skip
     parser.add_argument("--log-json", action="store_true", help="a JSON object a line on stderr")
     parser.add_argument("--quiet", action="store_true", help="write no line for each request")
     add_engine_flags(parser)
@@ -98,9 +102,24 @@ def _keys(file: str | None) -> list[str]:
     return keys
 
 
+def _conversations_url(given: str | None) -> str | None:
+    """Return the URL of the database of conversations, SQLAlchemy's; None to keep none."""
+    if given == "off":
+        return None
+    if given is not None and "://" in given:
+        return given
+    if given is None:
+        import platformdirs
+
+        home = os.environ.get("INFERNO_HOME")
+        given = os.path.join(home or platformdirs.user_data_dir("inferno"), "conversations.db")
+    return f"sqlite:///{os.path.abspath(os.path.expanduser(given))}"
+
+
 def _serve(options: argparse.Namespace) -> int:
     import logging
 
+    from inferno.server.conversations import Conversations
     from inferno.server.guard import Access
     from inferno.server.listener import Server, bind, check_exposure, log_to_stderr
     from inferno.server.service import Settings
@@ -111,6 +130,8 @@ def _serve(options: argparse.Namespace) -> int:
     )
     check_exposure(options.host, access)
     settings = Settings(options.strict, options.parallel, options.queue)
+    url = _conversations_url(options.conversations)
+    conversations = None if url is None else Conversations(url)
     listening = bind(options.host, options.port)
     log_to_stderr(
         as_json=options.log_json, level=logging.WARNING if options.quiet else logging.INFO
@@ -132,5 +153,5 @@ def _serve(options: argparse.Namespace) -> int:
         print(f"http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
         return engine
 
-    Server(load_engine, listening, settings, access).run()
+    Server(load_engine, listening, settings, access, conversations).run()
     return 0

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import inferno
 from inferno.server import page
+from inferno.server.conversations import Conversations
 from inferno.server.failures import RequestFailed, failure_of
 from inferno.server.guard import Access, Guard
 from inferno.server.routes import (
@@ -28,6 +29,7 @@ from inferno.server.routes import (
     state,
     tokenization,
 )
+from inferno.server.routes.conversations import router as routes_of_conversations
 from inferno.server.service import Loading
 
 log = logging.getLogger("inferno.server")
@@ -40,7 +42,9 @@ UNVERSIONED = (tokenization, state)
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 
 
-def create_app(loading: Loading, access: Access) -> FastAPI:
+def create_app(
+    loading: Loading, access: Access, conversations: Conversations | None = None
+) -> FastAPI:
     """Make the application; until `loading` is finished, it answers 503."""
 
     @asynccontextmanager
@@ -48,6 +52,8 @@ def create_app(loading: Loading, access: Access) -> FastAPI:
         yield
         if loading.service is not None:
             loading.service.close()
+        if conversations is not None:
+            conversations.close()
 
     # The pages of documentation that FastAPI has load scripts from elsewhere.
     app = FastAPI(
@@ -59,10 +65,12 @@ def create_app(loading: Loading, access: Access) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.loading = loading
+    app.state.conversations = conversations
     for module in (*VERSIONED, *UNVERSIONED):
         is_versioned = module in VERSIONED
         app.include_router(module.router, prefix="/v1", include_in_schema=is_versioned)
         app.include_router(module.router, include_in_schema=not is_versioned)
+    app.include_router(routes_of_conversations)
     app.include_router(page.router)
     app.add_exception_handler(RequestFailed, _answer_failure)
     app.add_exception_handler(HTTPException, _answer_http)
@@ -71,7 +79,7 @@ def create_app(loading: Loading, access: Access) -> FastAPI:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(access.origins),
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["*"],
             expose_headers=["x-request-id", "x-ignored-params", "x-session-id"],
         )

@@ -19,17 +19,17 @@ MAX_DISCARDED_BYTES = 64 << 20
 BODY_SECONDS = 60.0
 
 
-async def read_fields(request: Request) -> Fields:
-    """Return the fields of a JSON body. Raises RequestFailed."""
-    body = await _read(request)
+async def read_fields(request: Request, most: int = MAX_BODY_BYTES) -> Fields:
+    """Return the fields of a JSON body of at most so many bytes. Raises RequestFailed."""
+    body = await _read(request, most)
     # Parsing holds the interpreter; of what is this large, a thread of its own lets others in.
     parse = asyncio.to_thread(_parse, body) if len(body) > 1 << 16 else None
     return Fields(_parse(body) if parse is None else await parse)
 
 
-async def _read(request: Request) -> bytes:
+async def _read(request: Request, most: int) -> bytes:
     try:
-        return await asyncio.wait_for(_read_all(request), BODY_SECONDS)
+        return await asyncio.wait_for(_read_all(request, most), BODY_SECONDS)
     except asyncio.TimeoutError:
         raise RequestFailed(
             f"The body did not come within {BODY_SECONDS:.0f} seconds", 408, code="timeout"
@@ -38,27 +38,27 @@ async def _read(request: Request) -> bytes:
         raise RequestFailed("The client is gone", 499) from None
 
 
-async def _read_all(request: Request) -> bytes:
+async def _read_all(request: Request, most: int) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared[:20]) > MAX_DISCARDED_BYTES:
-        raise _too_large()
+        raise _too_large(most)
     chunks, size = [], 0
     async for chunk in request.stream():
         size += len(chunk)
-        if size <= MAX_BODY_BYTES:
+        if size <= most:
             chunks.append(chunk)
         else:
             chunks.clear()
             if size > MAX_DISCARDED_BYTES:
                 break
-    if size > MAX_BODY_BYTES:
-        raise _too_large()
+    if size > most:
+        raise _too_large(most)
     return b"".join(chunks)
 
 
-def _too_large() -> RequestFailed:
+def _too_large(most: int) -> RequestFailed:
     return RequestFailed(
-        f"The body: expected at most {MAX_BODY_BYTES:,} bytes, found more",
+        f"The body: expected at most {most:,} bytes, found more",
         413,
         code="request_too_large",
     )

@@ -16,6 +16,7 @@ import uvicorn
 from inferno.errors import InvalidOption
 from inferno.excerpt import shown
 from inferno.server.app import create_app
+from inferno.server.conversations import Conversations
 from inferno.server.guard import Access
 from inferno.server.service import Loading, Settings
 
@@ -85,6 +86,7 @@ class Server:
         listening: socket.socket,
         settings: Settings | None = None,
         access: Access | None = None,
+        conversations: Conversations | None = None,
     ) -> None:
         self.settings = settings or Settings()
         self.loading = Loading(self.settings)
@@ -93,7 +95,7 @@ class Server:
         self._listening = listening
         self._failure: BaseException | None = None
         config = uvicorn.Config(
-            create_app(self.loading, access or Access()),
+            create_app(self.loading, access or Access(), conversations),
             log_config=None,
             access_log=False,
             server_header=False,

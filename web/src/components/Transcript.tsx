@@ -1,4 +1,5 @@
 import { useEffect, useMemo } from "react";
+import { useEarlier } from "../hooks/useEarlier";
 import { useStickToBottom } from "../hooks/useStickToBottom";
 import type { Chat } from "../state/chat";
 import { useStore } from "../state/store";
@@ -25,6 +26,7 @@ export function Transcript({ chat, onExample }: { chat: Chat; onExample(text: st
     [chat],
   );
   const { scroller, content, isAtEnd, toEnd } = useStickToBottom();
+  const { start, sentinel } = useEarlier(id, thread.length);
   // Another conversation, or something new that was said, is shown from its end.
   useEffect(toEnd, [toEnd, id, reply]);
 
@@ -38,20 +40,28 @@ export function Transcript({ chat, onExample }: { chat: Chat; onExample(text: st
     >
       <div className={styles.content} ref={content}>
         {thread.length === 0 && <Welcome chat={chat} onExample={onExample} />}
-        {thread.map((message, index) =>
-          reply?.message === message.id ? (
-            <LiveMessage key={message.id} reply={reply} />
-          ) : (
-            <Message
-              key={message.id}
-              message={message}
-              siblings={children.get(message.parent) ?? []}
-              isLast={index === thread.length - 1}
-              isBusy={reply !== undefined}
-              actions={actions}
-            />
-          ),
+        {start > 0 && (
+          // Its key is new with each batch, so that one still in sight is noticed again.
+          <p key={start} ref={sentinel} className={styles.earlier}>
+            {start} earlier messages
+          </p>
         )}
+        {thread
+          .slice(start)
+          .map((message, index) =>
+            reply?.message === message.id ? (
+              <LiveMessage key={message.id} reply={reply} />
+            ) : (
+              <Message
+                key={message.id}
+                message={message}
+                siblings={children.get(message.parent) ?? []}
+                isLast={start + index === thread.length - 1}
+                isBusy={reply !== undefined}
+                actions={actions}
+              />
+            ),
+          )}
         {reply && <Announcer reply={reply} />}
       </div>
       {!isAtEnd && (

@@ -326,7 +326,12 @@ export class Chat extends Store<ChatState> {
       const fresh = await fetchConversation(open.id);
       const now = this.get();
       if (now.open.id !== open.id || now.replies.has(open.id)) return;
-      this.set({ open: { ...fresh, leaf: now.open.leaf ?? fresh.leaf } });
+      // The branch that is looked at here stays; what was said at its end is shown.
+      const { leaf } = now.open;
+      const isThere = fresh.messages.some((message) => message.id === leaf);
+      const end =
+        leaf !== null && isThere ? newestLeaf(childrenOf(fresh.messages), leaf) : fresh.leaf;
+      this.set({ open: { ...fresh, leaf: end } });
     });
   }
 
