@@ -144,7 +144,7 @@ def test_relative_links_lead_somewhere(document: Path) -> None:
 
 @each_document
 def test_files_that_are_named_exist(document: Path) -> None:
-    tops = ("src", "native", "tests", "examples", "benchmarks")
+    tops = ("_build", "src", "native", "tests", "examples", "benchmarks")
     paths = [str(path) for top in tops for path in ROOT.glob(f"{top}/**/*.*")]
     for name in SPAN.findall(FENCE.sub("", document.read_text("utf-8"))):
         if re.fullmatch(r"\w[\w./-]*\.(py|pyi|h|cpp)", name):

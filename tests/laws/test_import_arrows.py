@@ -192,7 +192,7 @@ def test_every_import_is_of_the_standard_library_or_declared() -> None:
     """A package that happens to be installed here is none that users have."""
     declared = {"jinja2", "nanobind", "numpy", "platformdirs", "prompt_toolkit", "rich"}
     declared |= {"fastapi", "huggingface_hub", "llguidance", "prometheus_client", "starlette"}
-    declared |= {"tokenizers", "uvicorn", "inferno", "_native"}
+    declared |= {"sqlalchemy", "tokenizers", "uvicorn", "inferno", "_native"}
     ours = {room_of(name) for name in FILES}
     public = {"Engine", "Generation", "Session", "Stats"}  # `from inferno import Engine`
     for name in FILES:
