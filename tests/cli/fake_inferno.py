@@ -113,7 +113,12 @@ class FakeEngine:
             raise TemplateError("The chat template refused the messages: roles must alternate")
         return FakeGeneration(request, FakeSession() if session is None else session)
 
+    def encode_chat(self, messages, **options):
+        return [1] * len(messages[-1]["content"])
+
     def generate(self, prompt, params=None, **overrides):
+        if overrides.get("max_tokens") == 0:  # a draft that is read ahead
+            return FakeGeneration("", FakeSession())
         self.calls.append(("generate", prompt, None, overrides))
         return FakeGeneration(prompt, FakeSession())
 

@@ -17,7 +17,7 @@ pty = pytest.importorskip("pty")
 
 FAKE_INFERNO = Path(__file__).with_name("fake_inferno.py")
 ROWS, COLUMNS = 24, 80
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 
 
 class Screen:

@@ -13,6 +13,7 @@ from inferno.cli import picker, standard_input
 from inferno.cli.conversation import Conversation
 from inferno.cli.flags import Parser, add_engine_flags, add_sampling_flags, sampling_options
 from inferno.cli.loading import load, load_line, print_load_line
+from inferno.cli.read_ahead import ReadAhead
 from inferno.cli.reply import (
     answer,
     cancelled_by_interrupt,
@@ -46,6 +47,9 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--prompt", metavar="TEXT", help="answer TEXT and exit")
     parser.add_argument("--system", metavar="TEXT", help="system message")
+    parser.add_argument(
+        "--no-read-ahead", action="store_true", help="process a message only when it is sent"
+    )
     parser.add_argument("--verbose", action="store_true", help="statistics after each reply")
     add_engine_flags(parser)
     add_sampling_flags(parser)
@@ -70,14 +74,22 @@ def main(arguments: list[str]) -> int:
             print(dim(stats_line(generation.stats), sys.stderr), file=sys.stderr)
         return 0
 
-    from inferno.cli.terminal import Terminal
+    from inferno.cli.terminal import Terminal, unquoted
     from inferno.hub import cache_folder
 
     print(dim(load_line(engine), sys.stdout))
+    read_ahead = None if options.no_read_ahead else ReadAhead(conversation.read_ahead)
+
+    def on_draft(draft: str) -> None:
+        text = unquoted(draft)
+        if read_ahead is not None and text.strip() and not _COMMAND.fullmatch(text.strip()):
+            read_ahead.offer(text)
+
     Chat(
         engine,
         conversation,
-        Terminal(cache_folder() / "chat-history", Chat.completions()),
+        Terminal(cache_folder() / "chat-history", Chat.completions(), on_draft),
+        read_ahead=read_ahead,
         is_verbose=options.verbose,
     ).run()
     return 0
@@ -105,8 +117,10 @@ class Chat:
         conversation: Conversation,
         terminal: Terminal,
         *,
+        read_ahead: ReadAhead | None = None,
         is_verbose: bool = False,
     ) -> None:
+        self._read_ahead = read_ahead
         self._engine = engine
         self._conversation = conversation
         self._terminal = terminal
@@ -122,6 +136,8 @@ class Chat:
             if text is None:
                 return
             unsent = ""
+            if self._read_ahead is not None:
+                self._read_ahead.stop()
             if text.strip().lower() in ("exit", "quit"):
                 return
             command = _COMMAND.fullmatch(text.strip())

@@ -41,6 +41,21 @@ class Conversation:
         messages = [*self.messages, {"role": "user", "content": text}]
         return self._engine.chat(messages, session=self._session, **self._sampling)
 
+    def read_ahead(self, draft: str) -> Generation | None:
+        """Start to process `draft`, the beginning of what may be said next, for `reply_to` to find.
+
+        Raises what `reply_to` raises. None if there is nothing of which it is sure to be a part.
+        """
+        messages = [*self.messages, {"role": "user", "content": draft}]
+        ids = self._engine.encode_chat(
+            messages, add_generation_prompt=False, continue_final_message=True
+        )
+        # Of "hel" nobody knows yet which token it becomes.
+        settled = ids[:-1]
+        if not settled:
+            return None
+        return self._engine.generate(settled, max_tokens=0, speculation="off")
+
     def keep(self, text: str, reply: str) -> None:
         """Make `text` and its `reply`, whole or stopped halfway, part of the conversation."""
         self.turns += [{"role": "user", "content": text}, {"role": "assistant", "content": reply}]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -26,9 +26,17 @@ QUOTES = '"""'
 
 
 class Terminal:
-    """Reads messages from the terminal; the file `history` keeps them, if it can be written."""
+    """Reads messages from the terminal; the file `history` keeps them, if it can be written.
 
-    def __init__(self, history: Path, completions: Sequence[str] = ()) -> None:
+    `on_draft` hears of a message while it is typed.
+    """
+
+    def __init__(
+        self,
+        history: Path,
+        completions: Sequence[str] = (),
+        on_draft: Callable[[str], None] | None = None,
+    ) -> None:
         self._session: PromptSession[str] = PromptSession(
             message=PROMPT,
             multiline=True,
@@ -40,6 +48,8 @@ class Terminal:
             key_bindings=_key_bindings(),
         )
         self._was_interrupted = False
+        if on_draft is not None:
+            self._session.default_buffer.on_text_changed += lambda buffer: on_draft(buffer.text)
 
     def read(self, default: str = "") -> str | None:
         """Return a message, never blank, edited from `default`; None when the user leaves."""
