@@ -401,7 +401,7 @@ def _imported(number: int, values: Any) -> tuple[dict[str, Any], list[Message]]:
                 status = "interrupted" if status == "writing" else status
                 messages.append(Message.of({**message, "status": status}))
         leaf = values.get("leaf")
-        if leaf is not None and leaf not in {message.id for message in messages}:
+        if leaf is not None and _id("leaf", leaf) not in {message.id for message in messages}:
             raise Refused("leaf", f"`leaf`: there is no message {shown(leaf)}")
         now = _now()
         return {
