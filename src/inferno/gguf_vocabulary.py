@@ -13,7 +13,10 @@ from typing import Any
 
 from inferno.errors import InfernoError, UnsupportedModel
 from inferno.excerpt import shown
-from inferno.tokenizer import (
+from inferno.tokenizer import Tokenizer
+from inferno.tokenizer.merges import merges_by_score
+from inferno.tokenizer.tokenizer_json import components
+from inferno.tokenizer.vocabulary import (
     BYTE,
     BYTE_PIECE,
     CONTROL,
@@ -22,9 +25,6 @@ from inferno.tokenizer import (
     UNKNOWN,
     UNUSED,
     USER_DEFINED,
-    Tokenizer,
-    components,
-    merges_by_score,
 )
 
 PREFIX = "tokenizer.ggml."

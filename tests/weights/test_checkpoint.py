@@ -18,7 +18,7 @@ Q_PROJ = "model.layers.0.self_attn.q_proj.weight"
 
 @pytest.fixture(autouse=True)
 def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inferno.config._supported", lambda: ["llama", "qwen2"])
+    monkeypatch.setattr("inferno.config.features._supported", lambda: ["llama", "qwen2"])
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from inferno.weights.mapped_file import MappedFile
 
 @pytest.fixture(autouse=True)
 def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inferno.config._supported", lambda: ["llama", "qwen2"])
+    monkeypatch.setattr("inferno.config.features._supported", lambda: ["llama", "qwen2"])
 
 
 def tiny_gguf(

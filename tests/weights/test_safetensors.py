@@ -21,7 +21,7 @@ from inferno.weights import safetensors as our_safetensors
 
 @pytest.fixture(autouse=True)
 def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inferno.config._supported", lambda: ["llama", "qwen2"])
+    monkeypatch.setattr("inferno.config.features._supported", lambda: ["llama", "qwen2"])
 
 
 CONFIG = vars(checkpoints.tiny_config("llama", ties=True))

@@ -82,7 +82,7 @@ def test_sentencepiece_ids_equal_those_of_sentencepiece(text: str) -> None:
 
 
 def test_the_stories_vocabulary_spells_the_documented_story() -> None:
-    story = json.loads((Path(__file__).parent / "data" / "stories260K.greedy.json").read_text())
+    story = json.loads((Path(__file__).parents[1] / "data" / "stories260K.greedy.json").read_text())
     assert stories().decode(story["ids"]) == story["text"]
     assert stories().adds_bos
     assert stories().bos_id == 1
@@ -215,7 +215,7 @@ def test_a_file_and_gguf_metadata_of_one_vocabulary_agree(
 
 def llama_backend(scheme: str) -> tokenizers.Tokenizer:
     """Return the vocabulary of `sentencepiece_like` in the forms that Llama's files have had."""
-    from inferno.tokenizer import merges_by_score
+    from inferno.tokenizer.merges import merges_by_score
 
     m = sentencepiece_metadata()
     pieces = m["tokenizer.ggml.tokens"]

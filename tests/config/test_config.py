@@ -77,7 +77,7 @@ ODD_VALUES = [
 
 @pytest.fixture(autouse=True)
 def two_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inferno.config._supported", lambda: ["llama", "qwen2"])
+    monkeypatch.setattr("inferno.config.features._supported", lambda: ["llama", "qwen2"])
 
 
 def huggingface(generation: Any = None, tokenizer: Any = None, **changes: Any) -> ModelConfig:
