@@ -200,8 +200,13 @@ def _stored_format(values: Array, format: str) -> str:
     return "f16" if format.startswith("q") and values.shape[-1] % 32 else format
 
 
-def save_gguf(path: Path, directory: Path, *, format: str = "f32") -> Path:
-    """Convert a directory that `save` wrote, as llama.cpp's converter would."""
+def save_gguf(
+    path: Path, directory: Path, *, format: str = "f32", experts: str | None = None
+) -> Path:
+    """Convert a directory that `save` wrote, as llama.cpp's converter would.
+
+    `experts` is the format of those, if it is another.
+    """
     import gguf
 
     config, tensors = checkpoints.read_directory(directory)
@@ -213,10 +218,14 @@ def save_gguf(path: Path, directory: Path, *, format: str = "f32") -> Path:
     checkpoints.add_byte_level_tokenizer(writer, config)
     for name, values in _converted(config, tensors).items():
         plain = name.endswith("bias") or "ffn_gate_inp" in name
-        stored = "f32" if plain else _stored_format(values, format)
+        wanted = experts if experts and "_exps.weight" in name else format
+        stored = "f32" if plain else _stored_format(values, wanted)
         kind = gguf.GGMLQuantizationType[stored.upper()]
         rows = values.reshape(-1, values.shape[-1])
-        data = gguf.quants.quantize(np.ascontiguousarray(rows), kind)
+        if stored == "mxfp4":  # of which the package has no encoder
+            data = quantization.quantize(stored, rows)
+        else:
+            data = gguf.quants.quantize(np.ascontiguousarray(rows), kind)
         writer.add_tensor(name, data.reshape(*values.shape[:-1], -1), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -325,8 +334,9 @@ def _add_hyperparameters(writer: Any, config: Any, architecture: Architecture) -
     if experts := getattr(config, "num_local_experts", 0):
         writer.add_expert_count(experts)
         writer.add_expert_used_count(config.num_experts_per_tok)
-        if model_type == "qwen3_moe":
-            writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+        if model_type in ("qwen3_moe", "gpt_oss"):
+            width = getattr(config, "moe_intermediate_size", config.intermediate_size)
+            writer.add_expert_feed_forward_length(width)
     if rope["rope_type"] == "yarn":
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(rope["factor"])

@@ -39,8 +39,11 @@ def reference_logits(
         forward.attention = attention
 
 
-def transformers_logits(path: Path, ids: Sequence[int]) -> Array:
-    """Ask transformers for the logits of every position: (n, vocab_size) float32."""
+def transformers_logits(path: Path, ids: Sequence[int], **options: Any) -> Array:
+    """Ask transformers for the logits of every position: (n, vocab_size) float32.
+
+    `options` are those of `from_pretrained`.
+    """
     import torch
     from transformers import AttentionInterface, AutoModelForCausalLM
     from transformers.masking_utils import AttentionMaskInterface, eager_mask
@@ -55,7 +58,7 @@ def transformers_logits(path: Path, ids: Sequence[int]) -> Array:
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, eager_mask)
     model = AutoModelForCausalLM.from_pretrained(
-        path, dtype=torch.float32, attn_implementation=name
+        path, dtype=torch.float32, attn_implementation=name, **options
     )
     with torch.inference_mode():
         return np.array(model(torch.tensor([list(ids)])).logits[0].numpy())
