@@ -257,11 +257,66 @@ def test_ids_that_no_token_has_are_never_sampled(padded: Engine, greedy: bool) -
         assert max(generation.tokens) < padded.num_tokens
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"logit_bias": {checkpoints.VOCAB_SIZE: 100.0, checkpoints.VOCAB_SIZE + 79: 100.0}},
+        {"prediction": [checkpoints.VOCAB_SIZE + 1] * 8},
+        {"speculation": 8},
+        {"regex": "[a-z ]{1,20}"},
+        {"repetition_penalty": 5.0, "presence_penalty": 2.0},
+    ],
+    ids=lambda asked: next(iter(asked)),
+)
+@pytest.mark.parametrize("temperature", [0, 100])
+def test_ids_that_no_token_has_are_never_sampled_whatever_is_asked(
+    padded: Engine, asked: dict[str, Any], temperature: float
+) -> None:
+    wild = {"temperature": temperature, "top_k": 0, "top_p": 1, "min_p": 0, "seed": 1}
+    prompt = [7, 300, 7, 300, 7, 300, 7]  # which a guess finds to go on
+    tokens = padded.generate(prompt, max_tokens=20, **wild, **asked).tokens
+    assert tokens and max(tokens) < padded.num_tokens
+
+
 def test_a_prompt_may_end_with_an_id_that_no_token_has(padded: Engine) -> None:
     last = padded.config.vocab_size - 1
     generation = padded.generate([5, last], temperature=0, max_tokens=5, ignore_eos=True)
     assert len(generation.tokens) == 5
     assert generation.text.encode()
+
+
+# ---- the end of a text ---------------------------------------------------------------------------
+
+
+def assert_each_ends(engine: Engine, ids: set[int]) -> None:
+    """Each of `ids` ends a text, no other does, and none is part of it."""
+    assert engine.stop_ids == ids
+    for id in (*ids, 40):
+        generation = engine.generate([5, 6], temperature=0, max_tokens=2, logit_bias={id: 100.0})
+        assert generation.tokens == ((40, 40) if id == 40 else ())
+        assert generation.finish_reason == ("length" if id == 40 else "stop")
+
+
+def test_a_text_ends_at_each_id_that_any_file_of_a_directory_names(tmp_path: Path) -> None:
+    path = checkpoints.tiny_llama(tmp_path)
+
+    def change(name: str, **changes: Any) -> None:
+        file = path / name
+        found = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        file.write_text(json.dumps({**found, **changes}), "utf-8")
+
+    change("config.json", eos_token_id=[20, 21])
+    change("generation_config.json", eos_token_id=[21, 22])
+    change("tokenizer_config.json", eos_token="er")
+    er = engines.load(path).tokenizer.token_id("er")
+    assert er is not None
+    by_name = {0, 2}  # <|endoftext|> and <|im_end|>
+    assert_each_ends(engines.load(path), {20, 21, 22, er} | by_name)
+
+
+def test_a_text_ends_at_each_id_that_gguf_metadata_names(tmp_path: Path) -> None:
+    engine = engines.load(engines.tiny_gguf(tmp_path / "model.gguf"))
+    assert_each_ends(engine, {0, 2})
 
 
 # ---- params --------------------------------------------------------------------------------------

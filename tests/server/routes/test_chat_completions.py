@@ -7,12 +7,15 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
+import checkpoints
+import engines
 import servers
 from inferno import Engine
 from servers import Running, error_of, events_of
@@ -428,6 +431,26 @@ def test_a_prompt_that_does_not_fit_is_a_400_with_the_counts(server: Running) ->
     assert error["n_ctx"] == 1024
     assert error["n_prompt_tokens"] > 1024
     assert error["excess_tokens"] == error["n_prompt_tokens"] - 1024
+
+
+def test_what_a_template_refuses_is_a_400_in_its_own_words(tmp_path: Path) -> None:
+    strict = (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('No system here') }}"
+        "{% endif %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+        "{{ raise_exception('Roles must take turns') }}{% endif %}{{ m.content }}{% endfor %}"
+    )
+    path = checkpoints.tiny_llama(tmp_path)
+    (path / "chat_template.jinja").write_text(strict, "utf-8")
+    with servers.running(lambda: engines.load(path)) as it:
+        servers.wait_until_loaded(it)
+        for role, message in (("user", "Roles must take turns"), ("system", "No system here")):
+            messages = [*HELLO, {"role": role, "content": "Hello?"}]
+            for stream in (False, True):
+                response = it.chat(messages=messages, stream=stream)
+                error = error_of(response)
+                assert (response.status_code, error["code"]) == (400, "template-error")
+                assert message in error["message"]
+        assert it.chat().status_code == 200
 
 
 def test_the_openai_client_raises_what_it_should(client: openai.OpenAI) -> None:
