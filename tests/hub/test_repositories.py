@@ -191,6 +191,7 @@ def test_progress_counts_all_files_up_to_the_total(shards):
     done = [done for _, done, _ in steps]
     assert done == sorted(done)
     assert steps[-1][1] == steps[-1][2] >= len(Q4) + len(Q8)
+    assert len({total for _, _, total in steps}) == 1  # which a log that shows one line has right
 
 
 def test_pull_brings_a_new_version_and_resolve_does_not(ggufs):
@@ -277,7 +278,7 @@ def test_bytes_that_are_not_those_the_hub_lists_are_not_used(ggufs, shards, hub_
     with pytest.raises(DownloadFailed, match=f"{name}: expected .* with hash") as caught:
         hub.resolve(model)
     assert "nothing of it was kept" in caught.value.hint
-    assert in_cache(hub_cache) == set()
+    assert name not in in_cache(hub_cache) and hub.find(model) is None
     ggufs.altered.clear()
     assert hub.resolve(model).exists()
 
@@ -444,6 +445,19 @@ def test_removing_a_directory_removes_its_shards(shards, hub_cache):
     hub.resolve("hf.co/org/tiny")
     assert hub.remove("hf.co/org/tiny") >= len(Q4) + len(Q8)
     assert list(hub_cache.glob("models--*")) == []
+
+
+def test_removing_what_was_fetched_in_part_frees_it(ggufs, hub_cache):
+    hub.resolve(f"{NAME}:Q4_K_M")
+    ggufs.cuts["tiny-Q8_0.gguf"] = [1000] + [0] * 9
+    with pytest.raises(DownloadFailed):
+        hub.resolve(f"{NAME}:Q8_0")
+    [partial] = hub_cache.glob("models--*/blobs/*.partial")
+    kept = partial.stat().st_size
+    assert kept > 0 and hub.remove(f"{NAME}:Q8_0") == kept
+    assert not partial.exists() and hub.find(f"{NAME}:Q4_K_M") is not None
+    with pytest.raises(ModelNotFound, match="not on this disk"):
+        hub.remove(f"{NAME}:Q8_0")
 
 
 def test_a_blob_that_an_older_version_shows_stays(ggufs, hub_cache):

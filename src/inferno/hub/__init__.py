@@ -148,7 +148,9 @@ def stored() -> list[StoredModel]:
 
 
 def remove(model: str | os.PathLike[str]) -> int:
-    """Delete a fetched model, and what was quantized from it; return the bytes that were freed.
+    """Delete a fetched model, or the part of it that was; return the bytes that were freed.
+
+    What was quantized from it goes too.
 
     Raises:
         ModelNotFound: it is not on this disk.
@@ -172,18 +174,19 @@ def remove(model: str | os.PathLike[str]) -> int:
     for path in copies:
         freed += path.stat().st_size
         path.unlink()
-    entry = entry_of(name)
+    entry, reference = entry_of(name), _reference(name)
     if find(name) is None:
-        if not copies:
+        left = repositories.remove_partial(reference) if reference is not None else 0
+        if not copies and not left:
             raise ModelNotFound(
                 f"Model `{name}`: it is not on this disk", hint="`inferno list` shows what is"
             )
-    elif isinstance(entry, WheelEntry):
+        return freed + left
+    if isinstance(entry, WheelEntry):
         path = models_folder() / entry.file
         freed += path.stat().st_size
         path.unlink()
     else:
-        reference = _reference(name)
         assert reference is not None
         freed += repositories.remove(reference)
     return freed

@@ -167,10 +167,17 @@ def remove(reference: Reference) -> int:
         elif blob.is_relative_to(storage.resolve()) and blob not in _shown(storage):
             freed += size
             blob.unlink()
+    return freed + remove_partial(reference)
+
+
+def remove_partial(reference: Reference) -> int:
+    """Delete what downloads that ended early left of a repository; return the bytes freed."""
+    storage = _storage(reference.repository)
+    freed = 0
     for partial in storage.glob("blobs/*.partial"):
-        freed += partial.stat().st_size
+        freed += _size(partial)
         partial.unlink()
-    if not _shown(storage):
+    if storage.is_dir() and not _shown(storage):
         shutil.rmtree(storage)
     return freed
 
@@ -253,11 +260,10 @@ def fetch(reference: Reference, progress: Progress) -> Path:
     choice = choose(reference.repository, listing.files, reference.wanted)
     download = _Download(reference, listing, progress)
     with _hub_errors(reference), _silent_library():
-        small = [listing.files[name] for name in choice.files if name != choice.entry]
-        if choice.entry:
-            download.run([listing.files[name] for name in choice.files])
-        elif INDEX in choice.files:
-            download.run(small)
+        names = list(choice.files)
+        if INDEX in names and not choice.entry:
+            # It says what else there is to fetch; until then nobody knows how much that is.
+            download.run([listing.files[INDEX]], is_shown=False)
             shards = shards_of(_weight_map(download.snapshot / INDEX))
             for shard in shards:
                 if shard not in listing.files:
@@ -266,9 +272,8 @@ def fetch(reference: Reference, progress: Progress) -> Path:
                         "repository does not have",
                         hint="the repository is incomplete; look for another of the same model",
                     )
-            download.run([listing.files[name] for name in shards])
-        else:
-            download.run(small)
+            names += shards
+        download.run([listing.files[name] for name in names])
         download.publish()
     return download.snapshot / choice.entry if choice.entry else download.snapshot
 
@@ -311,9 +316,11 @@ class _Download:
         self._what = f"fetching {reference.name}{licence}"
         self._progress = progress
         self._done = self._total = 0
+        self._is_shown = True
 
-    def run(self, files: Iterable[_File]) -> None:
+    def run(self, files: Iterable[_File], *, is_shown: bool = True) -> None:
         """Fetch what is not there yet."""
+        self._is_shown = is_shown
         missing = [file for file in files if not (self.snapshot / file.name).is_file()]
         for folder in (self._storage / "blobs", self._locks):
             folder.mkdir(parents=True, exist_ok=True)
@@ -368,7 +375,7 @@ class _Download:
             cache_dir=_cache(),
         )
         self._done = before + file.bytes
-        self._progress(self._what, self._done, self._total)
+        self._show()
 
     def _transfer(self, file: _File) -> None:
         """Fill the partial file, from where an earlier attempt left it."""
@@ -404,7 +411,11 @@ class _Download:
 
     def _advance(self, count: int) -> None:
         self._done += count
-        self._progress(self._what, min(self._done, self._total), self._total)
+        self._show()
+
+    def _show(self) -> None:
+        if self._is_shown:
+            self._progress(self._what, min(self._done, self._total), self._total)
 
     def _verify(self, file: _File) -> None:
         partial = self._partial(file)
