@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import architectures
 import checkpoints
 import engines
 from inferno import InvalidOption, ModelNotFound, hub, loading
@@ -56,6 +57,17 @@ def test_the_plan_names_every_weight_once_with_its_shape_and_bytes(llama_gguf: P
     assert rows[-1]["matrix"] == "lm_head"
     kinds = [row["operation"] for row in described.plan]
     assert kinds.count("attention") == 2 and kinds[0] == "embed"
+
+
+def test_the_plan_shows_the_experts_of_a_layer_as_one(tmp_path: Path) -> None:
+    described = describe(architectures.save(tmp_path, "qwen3_moe"))  # 7 experts, 40 wide
+    rows = [row for row in described.plan if "experts" in row.get("matrix", "")]
+    assert [row["shape"] for row in rows[:2]] == [[7, 40 + 40, 64], [7, 64, 40]]
+    stem = "model.layers.0.mlp.experts.*."
+    assert rows[0]["matrix"] == f"{stem}gate_proj + {stem}up_proj"
+    vectors = (9 * 64 + 8 * 16) * 4  # norms, of rows and of heads
+    total = sum(row.get("bytes", 0) for row in described.plan)
+    assert total == described.memory.weights - vectors
 
 
 def test_the_memory_is_for_the_context_that_is_asked_about(llama_gguf: Path) -> None:

@@ -16,7 +16,7 @@ from inferno import hub
 from inferno.catalogue import RepositoryEntry, WheelEntry, entry_of
 from inferno.config import ModelConfig
 from inferno.errors import ModelNotFound
-from inferno.excerpt import shown
+from inferno.excerpt import quoted
 from inferno.loading import (
     PACKED_FORMATS,
     Estimate,
@@ -70,8 +70,8 @@ def describe(
     if path is None:
         about = f" ({entry.bytes / 1e6:,.0f} MB, {entry.licence})" if entry is not None else ""
         raise ModelNotFound(
-            f"Model {shown(os.fspath(model))}: it is not on this disk yet",
-            hint=f"`inferno pull {os.fspath(model)}` fetches it{about}",
+            f"Model {quoted(os.fsdecode(model))}: it is not on this disk yet",
+            hint=f"`inferno pull {os.fsdecode(model)}` fetches it{about}",
         )
     with open_checkpoint(path) as checkpoint:
         config = checkpoint.config
@@ -135,11 +135,20 @@ def _plan_rows(program: Program) -> list[dict[str, Any]]:
             # A product reads its packed input; every other operation writes one.
             row["packed"] = f"{operation.pack.kind} {operation.pack.columns}"
         if operation.matrix >= 0:
-            matrix = program.matrices[operation.matrix]
-            row["matrix"] = matrix.name
-            row["shape"] = [matrix.rows, matrix.columns]
-            row["format"] = matrix.format
-            row["bytes"] = PACKED_FORMATS[matrix.format].packed_bytes(matrix.rows, matrix.columns)
+            first = operation.matrix
+            is_routed = operation.pack is not None and operation.pack.extent == "routed"
+            # The matrices of a layer's experts follow each other, and are of one shape.
+            matrices = program.matrices[first : first + (program.experts if is_routed else 1)]
+            row["matrix"] = matrices[0].name
+            row["shape"] = [matrices[0].rows, matrices[0].columns]
+            if is_routed:
+                row["matrix"] = row["matrix"].replace(".experts.0.", ".experts.*.")
+                row["shape"].insert(0, len(matrices))
+            row["format"] = matrices[0].format
+            row["bytes"] = sum(
+                PACKED_FORMATS[matrix.format].packed_bytes(matrix.rows, matrix.columns)
+                for matrix in matrices
+            )
         rows.append(row)
     return rows
 

@@ -195,9 +195,11 @@ def test_info_says_what_does_not_fit(llama_gguf, capsys, monkeypatch):
 def test_info_prints_the_plan_with_shapes_and_bytes(llama_gguf, capsys):
     assert main(["info", str(llama_gguf), "--plan"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert re.match(r" +0  embed .*320 × 64 f32 82 KB  model\.embed_tokens", lines[0])
+    assert re.match(r" +0  embed .*  320 × 64 +f32  82 KB +model\.embed_tokens", lines[0])
     assert any(re.search(r"attention +layer 1 ", line) for line in lines)
     assert re.fullmatch(r" +\d+ operations, .* of weights", lines[-1])
+    names = [line.index("model.") for line in lines if "model." in line]
+    assert len(set(names)) == 1  # in a column
 
 
 def test_info_as_json_has_everything_and_the_plan_if_asked(llama_gguf, capsys):

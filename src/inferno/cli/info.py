@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
 def _facts(d: Description) -> list[tuple[str, str]]:
     c, memory = d.config, d.memory
     types = ", ".join(
-        f"{format} {100 * count / d.parameters:.0f} %" for format, count in d.formats.items()
+        f"{format} {format_share(count / d.parameters)}" for format, count in d.formats.items()
     )
     heads = f"{c.num_attention_heads} heads of {c.head_dim}"
     if c.num_key_value_heads != c.num_attention_heads:
@@ -90,6 +90,11 @@ def _facts(d: Description) -> list[tuple[str, str]]:
     return facts
 
 
+def format_share(share: float) -> str:
+    """Return a part of a whole: 62 %, or <1 % of what is there all the same."""
+    return "<1 %" if share < 0.005 else f"{100 * share:.0f} %"
+
+
 def format_count(count: int) -> str:
     """Return a number of parameters as people say it: 135 M, 1.10 B."""
     if count < 999_500:
@@ -107,21 +112,26 @@ def _print_template(template: str) -> None:
 
 
 def _print_plan(d: Description) -> None:
-    total = 0
+    lines = []
     for number, row in enumerate(d.plan):
         reads = " × ".join(str(width) for width in row["reads"])
-        packed = row.get("packed")
-        arrow = " → ".join(
-            str(part) for part in (reads, packed, row.get("writes")) if part not in (None, "")
+        parts = (reads, row.get("packed"), row.get("writes"))
+        lines.append(
+            (
+                f"{number:>4}",
+                row["operation"],
+                f"layer {row['layer']}" if "layer" in row else "",
+                " → ".join(str(part) for part in parts if part not in (None, "")),
+                " × ".join(map(str, row.get("shape", ()))),
+                row.get("format", ""),
+                format_bytes(row["bytes"]) if "bytes" in row else "",
+                printable(row.get("matrix", "")),
+            )
         )
-        layer = f"layer {row['layer']}" if "layer" in row else ""
-        line = f"{number:>4}  {row['operation']:<10} {layer:<9} {arrow:<28}"
-        if "matrix" in row:
-            rows, columns = row["shape"]
-            line += f" {rows} × {columns} {row['format']} {format_bytes(row['bytes'])}"
-            line += f"  {printable(row['matrix'])}"
-            total += row["bytes"]
-        print(line.rstrip())
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))
+        print("  ".join(cells).rstrip())
     print(f"      {len(d.plan)} operations, {format_bytes(d.memory.weights)} of weights")
 
 
