@@ -14,16 +14,21 @@ from tokenizers import Regex, pre_tokenizers
 from inferno.errors import UnsupportedModel
 
 # GPT-2's rule is built into the library's byte-level step and needs no pattern here.
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _QWEN2 = _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-_TEKKEN = (
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
-    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
-    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+# Words end where capitals begin: `fooBar` is two.
+_CAPITALS, _SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_WORDS = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}*{_SMALL}+",
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}+{_SMALL}*",
 )
+_BESIDE_WORDS = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_TEKKEN = "|".join(_WORDS) + r"|\p{N}" + _BESIDE_WORDS
+_GPT4O = "".join(f"{word}{_CONTRACTIONS}?|" for word in _WORDS) + r"\p{N}{1,3}" + _BESIDE_WORDS
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _DEEPSEEK_CODER = (
     r"[\r\n]",
@@ -61,6 +66,7 @@ _RULES: dict[Rule, tuple[str, ...]] = {
     Rule((_QWEN2,), normalizes=True): ("qwen2",),
     Rule((_QWEN2,)): ("deepseek-r1-qwen", "stablelm2"),
     Rule((_TEKKEN,), ignore_merges=True, adds_bos=True): ("tekken",),
+    Rule((_GPT4O,)): ("gpt-4o",),  # gpt-oss and Phi-4-mini
     Rule(_DEEPSEEK_CODER): ("deepseek-coder",),
     # What llama.cpp does for files that name no rule, or this one.
     Rule((r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")): ("default",),

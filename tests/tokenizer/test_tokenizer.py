@@ -317,17 +317,38 @@ LLAMA3 = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+TEKKEN = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+O200K = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 SPLITS = {
     "gpt-2": [GPT2],
     "smollm": [r"\p{N}", GPT2],
     "llama-bpe": [LLAMA3],
     "qwen2": [LLAMA3.replace("{1,3}", "")],
+    "tekken": [TEKKEN],
+    "gpt-4o": [O200K],
 }
 
 
 @pytest.mark.parametrize("name", SPLITS)
 @pytest.mark.parametrize(
-    "text", [TEXT, "I'LL don'T 12345 a1b2\n\n  x\r\n", "½ ²³ Ⅻ ٣٤", "  \n \t x"]
+    "text",
+    [
+        TEXT,
+        "fooBar HTTPServer ÉtéÀ don'ts a/b//\n漢字かな",
+        "I'LL don'T 12345 a1b2\n\n  x\r\n",
+        "½ ²³ Ⅻ ٣٤",
+        "  \n \t x",
+    ],
 )
 def test_text_is_cut_where_the_published_patterns_cut(name: str, text: str) -> None:
     import regex
