@@ -289,6 +289,18 @@ def test_gguf_rope_scaling_goes_by_hugging_face_keys() -> None:
     }
 
 
+def test_gguf_names_the_rope_base_of_layers_with_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is that of all layers, as converters say of some families, it is no feature."""
+    same = {"llama__rope__freq_base": 7e4, "llama__rope__freq_base_swa": 7e4}
+    assert gguf(**same).rope_local_base_freq is None
+    monkeypatch.setattr("inferno.config.features._supported", lambda: ["gemma3_text"])
+    gemma = {key.replace("llama.", "gemma3."): value for key, value in GGUF.items()}
+    gemma["general.architecture"] = "gemma3"
+    assert ModelConfig.from_gguf(gemma).rope_local_base_freq == 10_000.0
+    gemma["gemma3.rope.freq_base_swa"] = 5000.0
+    assert ModelConfig.from_gguf(gemma).rope_local_base_freq == 5000.0
+
+
 def test_raw_leaves_out_the_vocabulary() -> None:
     config = gguf(tokenizer__ggml__tokens=["x"] * 8, llama__big=[0] * 1000)
     assert "llama.big" not in config.raw
@@ -340,6 +352,11 @@ def test_a_window_that_is_turned_off_is_no_obstacle() -> None:
         ({"llama__expert_weights_scale": 2.5}, "`llama.expert_weights_scale`: 2.5"),
         ({"llama__rope__dimension_count": 8}, "`llama.rope.dimension_count` .* 0.5 is not"),
         ({"llama__attention__value_length": 8}, "expected head_dim = 16, found 8"),
+        ({"llama__attention__causal": False}, "`llama.attention.causal`: False"),
+        ({"llama__use_parallel_residual": True}, "`llama.use_parallel_residual`: True"),
+        ({"llama__attention__temperature_scale": 0.1}, "temperature_scale`: 0.1 is not"),
+        ({"llama__rope__dimension_count_swa": 8}, "_swa`: expected 16 .* found 8"),
+        ({"llama__rope__freq_base_swa": 5000.0}, "`llama.rope.freq_base_swa` .* 5000.0 is not"),
         ({"llama__attention__head_count_kv": [2, 1]}, "vary by layer"),
         (
             {"llama__attention__sliding_window": 128},

@@ -103,6 +103,7 @@ _KEYS = {
     "sliding_window": "attention.sliding_window",
     "sliding_window_pattern": "attention.sliding_window_pattern",
     "rope_theta": "rope.freq_base",
+    "rope_local_base_freq": "rope.freq_base_swa",
     "partial_rotary_factor": "rope.dimension_count",
     "embedding_multiplier": "embedding_scale",
     "attention_multiplier": "attention.scale",
@@ -121,9 +122,18 @@ _HARMLESS = {
     "expert_group_count": (0, 1),
     "leading_dense_block_count": (0,),
     "expert_gating_func": (0, 1, 3),  # softmax of all, or of the chosen: both are divided by sums
+    "attention.causal": (True,),
     "attention.clamp_kqv": (0,),
     "attention.max_alibi_bias": (0,),
+    "attention.shared_kv_layers": (0,),
+    "attention.temperature_scale": (0,),
+    "moe_every_n_layers": (0, 1),
+    "router_logit_softcapping": (0,),
+    "use_parallel_residual": (False,),
 }
+
+# Keys of layers with a window, which other layers have without the ending.
+_SAME_WITH_A_WINDOW = ("attention.key_length", "attention.value_length", "rope.dimension_count")
 
 
 def _model_type(architecture: str, metadata: Mapping[str, Any]) -> str:
@@ -143,10 +153,18 @@ def _gguf_features(
         if value is not None and value not in harmless:
             raise UnsupportedModel(f"`{g.prefix}{key}`: {shown(value)} is not supported")
     rotary_dim = g.integer("rope.dimension_count", MAX_SIZE, head_dim)
-    features: dict[str, Any] = {
-        "partial_rotary_factor": rotary_dim / head_dim,
-        "rope_local_base_freq": g.optional_number("rope_local_base_freq", 1e12),
-    }
+    for key in _SAME_WITH_A_WINDOW:
+        everywhere = rotary_dim if key.startswith("rope.") else head_dim
+        if g.integer(f"{key}_swa", MAX_SIZE, everywhere) != everywhere:
+            raise UnsupportedModel(
+                f"`{g.prefix}{key}_swa`: expected {everywhere} as in the other layers, "
+                f"found {g.integer(f'{key}_swa', MAX_SIZE)}"
+            )
+    features: dict[str, Any] = {"partial_rotary_factor": rotary_dim / head_dim}
+    local = g.optional_number("rope_local_base_freq", 1e12)
+    # Converters say it of families, too, whose layers have one base.
+    if "rope_local_base_freq" in g.defaults or local != g.number("rope_theta", 1e12, 10_000.0):
+        features["rope_local_base_freq"] = local
     if architecture == "qwen3moe":
         features["norm_topk_prob"] = g.boolean("norm_topk_prob", True)
     if architecture in ("gemma2", "gemma3"):
