@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,14 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 import engines
-from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText, UnsupportedModel
+import tokenizer_files
+from inferno.errors import (
+    InfernoError,
+    InvalidCheckpoint,
+    InvalidOption,
+    InvalidText,
+    UnsupportedModel,
+)
 from inferno.tokenizer import Tokenizer
 from vocabularies import (
     AWKWARD,
@@ -470,6 +478,62 @@ def test_a_damaged_tokenizer_file_is_refused(content: bytes, tmp_path: Path) -> 
         Tokenizer.from_file(path, None)
     with pytest.raises(InvalidCheckpoint, match="missing"):
         Tokenizer.from_file(tmp_path / "nowhere.json", None)
+
+
+def every_place(value: Any) -> list[tuple[Any, Any]]:
+    """List (container, key) of all that is in `value`, of long arrays the first items."""
+    items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))[:20]
+    found = [(value, key) for key, _ in items]
+    for _, item in items:
+        if isinstance(item, (dict, list)):
+            found += every_place(item)
+    return found
+
+
+STRANGE: list[Any] = [
+    *(None, True, 0, -1, 3, 2**31, 2**64, 0.5, "", "a", "\0", "\u2581", "<0x41>", "<|im_end|>"),
+    *("ByteLevel", "Metaspace", "BPE", "Unigram", "Sequence", "(a+)+$", "[", [], ["a"], [[]], {}),
+]
+
+
+@pytest.mark.parametrize("kind", ["byte-level", "sentencepiece", "unigram"])
+def test_a_changed_tokenizer_file_is_read_or_refused(kind: str, tmp_path: Path) -> None:
+    """200 files with a value or two of another kind, missing, or from another place."""
+    path = tmp_path / "tokenizer.json"
+    if kind == "byte-level":
+        trained_byte_level().save(str(path))
+    else:
+        path = tokenizer_files.spm_directory(tmp_path, "rightmost") / "tokenizer.json"
+    sound = json.loads(path.read_text("utf-8"))
+    if kind == "unigram":
+        vocab = [[text, -float(id)] for text, id in sound["model"]["vocab"].items()]
+        sound["model"] = {"type": "Unigram", "unk_id": 0, "vocab": vocab, "byte_fallback": True}
+        sound["normalizer"] = None
+        sound["pre_tokenizer"] = {
+            "type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": False,
+        }  # fmt: skip
+    source = json.dumps(sound)
+    path.write_text(source, "utf-8")
+    assert Tokenizer.from_file(path).encode("Hello")
+    generator = random.Random(0)
+    refused = 0
+    for _ in range(200):
+        changed = json.loads(source)
+        for _ in range(generator.choice([1, 1, 2])):
+            places = every_place(changed)
+            container, key = generator.choice(places)
+            other, its_key = generator.choice(places)
+            strange = [*STRANGE, json.loads(json.dumps(other[its_key]))]
+            container[key] = generator.choice(strange)
+            if isinstance(container, dict) and generator.random() < 0.2:
+                del container[key]
+        path.write_text(json.dumps(changed), "utf-8")
+        try:
+            tokenizer = Tokenizer.from_file(path)
+            tokenizer.decode(tokenizer.encode("Hello w\u00f6rld <|im_end|> <s>\n", special=True))
+        except InfernoError:
+            refused += 1
+    assert 50 < refused < 200
 
 
 def test_word_vocabularies_are_not_supported(tmp_path: Path) -> None:
