@@ -12,6 +12,7 @@ import pytest
 
 import checkpoints
 import engines
+import f16_cache
 from inferno import Engine, InvalidCheckpoint, InvalidOption, OutOfMemory, loading
 
 IDS = engines.random_ids(40)
@@ -223,6 +224,28 @@ def test_a_model_of_mixed_formats_loads_as_it_is(tmp_path: Path) -> None:
     exact = engines.tiny_gguf(tmp_path / "exact.gguf", bias=True)
     expected = engines.load(exact).logits(IDS)
     assert np.linalg.norm(engine.logits(IDS) - expected) < 0.3 * np.linalg.norm(expected)
+    scalar = engines.load(path, isa="scalar", threads=2)
+    assert scalar.logits(IDS).tobytes() == engine.logits(IDS).tobytes()
+
+
+def test_a_q4_k_m_of_a_narrow_model_is_what_its_weights_say(tmp_path: Path) -> None:
+    """Rows of 96 are no super-blocks, so that such a file is mostly Q5_0 and Q8_0: five types in
+    one layer, and matrices of 24, 96 and 333 rows, which are no whole tiles."""
+    sizes = {"hidden": 96, "intermediate": 256, "heads": 4, "kv_heads": 1, "head_dim": 24}
+    config = checkpoints.tiny_config(bias=True, vocab=333, **sizes)
+    formats = {"v_proj.weight": "q8_0", "lm_head": "q8_0", "k_proj.weight": "q4_1"}
+    formats |= {"0.mlp.down_proj": "q6_k", "1.mlp.down_proj": "q4_k"}
+    path = checkpoints.gguf_llama(
+        tmp_path / "narrow.gguf",
+        config,
+        checkpoints.random_tensors(config),
+        format="q5_0",
+        formats=formats,
+    )
+    engine = engines.load(path)
+    assert set(engine.weight_formats) == {"q5_0", "q8_0", "q4_1", "q6_k", "q4_k"}
+    expected = f16_cache.reference_logits(*checkpoints.read_gguf(path), IDS)
+    assert f16_cache.distance(engine.logits(IDS), expected) < 0.02  # int8 activations, about 1 %
     scalar = engines.load(path, isa="scalar", threads=2)
     assert scalar.logits(IDS).tobytes() == engine.logits(IDS).tobytes()
 
