@@ -418,6 +418,15 @@ def test_a_mask_is_computed_once_a_token_and_not_while_nobody_looks(stories: Eng
 # ---- what is refused -----------------------------------------------------------------------------
 
 
+def chain_of_rules(form: str, count: int) -> str:
+    """Return a grammar of rules that each have the next one twice; `form` is filled with both."""
+    name = form.split("{")[0]
+    rules = (form.format(i, f"{name}{i + 1} {name}{i + 1}") for i in range(count))
+    equals = "::=" if "::=" in form else ":"
+    first = "root" if "::=" in form else "start"
+    return "\n".join([f"{first} {equals} {name}0", *rules, f'{name}{count} {equals} "a"'])
+
+
 @pytest.mark.parametrize(
     ("option", "found"),
     [
@@ -427,6 +436,13 @@ def test_a_mask_is_computed_once_a_token_and_not_while_nobody_looks(stories: Eng
         ({"regex": "a{4000000000}"}, "`regex`"),
         ({"regex": "(a{1000}){1000}"}, "`regex`"),
         ({"regex": "(" * 2000 + ")" * 2000}, "`regex`"),
+        ({"regex": "a" * 60_000}, "at most 50,000 characters"),
+        ({"grammar": 'start: X\nX: Y{1000}\nY: Z{1000}\nZ: "a"'}, "at most 50,000 characters"),
+        ({"grammar": chain_of_rules("A{}: {}", 20)}, "at most 50,000 characters"),
+        ({"grammar": chain_of_rules("A{}: {}", 4000)}, "at most 2,000 rules"),
+        ({"grammar": chain_of_rules("a{}: {} | 'b'", 4000)}, "at most 2,000 rules"),
+        ({"grammar": chain_of_rules("a{} ::= {}", 4000)}, "at most 2,000 rules"),
+        ({"grammar": 'start: X\nX: Y\nY: X | "a"'}, "`grammar`"),
         ({"grammar": "nonsense"}, "`start:`, or GBNF"),
         ({"grammar": 'start: start "a"'}, "`grammar`"),
         ({"grammar": "start: /[^\\s\\S]/"}, "`grammar`"),

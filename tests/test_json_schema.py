@@ -49,6 +49,13 @@ REFUSED: list[tuple[Any, str]] = [
     ({"type": "number", "maximum": 0, "exclusiveMaximum": True}, "/exclusiveMaximum"),
     ({"pattern": "(a{1000}){1000}"}, "/pattern"),
     ({"patternProperties": {"a{4000000000}": True}}, "/patternProperties"),
+    ({"const": "a" * 60_000}, "/const"),
+    ({"enum": [1, "a" * 60_000]}, "/enum"),
+    ({"properties": {f"p{i}": True for i in range(1001)}}, "/properties"),
+    ({"type": "integer", "multipleOf": 999_983}, "/multipleOf"),
+    ({"items": {"multipleOf": 0.000_99991}}, "/items/multipleOf"),
+    ({"multipleOf": 499, "$ref": "#/$defs/a", "$defs": {"a": {"multipleOf": 503}}}, "/$defs/a"),
+    ({"allOf": [{"multipleOf": p} for p in (7, 11, 13, 17, 19, 23)]}, "/allOf/4/multipleOf"),
 ]
 
 
@@ -68,6 +75,24 @@ def test_a_schema_that_nests_deep_is_refused(levels: int) -> None:
     with pytest.raises(InvalidOption, match=r"levels") as caught:
         checked('{"items":' * levels + "true" + "}" * levels)
     assert len(str(caught.value)) < 300
+
+
+def chain(links: int, end: Any) -> Any:
+    """Return a schema whose parts each refer to the next."""
+    link = [{"items": {"$ref": f"#/$defs/{i + 1}"}, "type": "array"} for i in range(links)]
+    defs = {**{str(i): schema for i, schema in enumerate(link)}, str(links): end}
+    return {"$ref": "#/$defs/0", "$defs": defs}
+
+
+def test_a_chain_of_references_is_as_deep_as_what_it_stands_for() -> None:
+    """The enforcing library recurses into it, and its stack is the thread's."""
+    for end in ({"type": "null"}, {"items": {"$ref": "#/$defs/0"}}):  # also if it is a circle
+        for links in (499, 2000, 12_000):
+            with pytest.raises(InvalidOption, match=r": /\$defs/.*500 parts within each other"):
+                checked(chain(links, end))
+        check(SamplingParams(json_schema=chain(240, end)))
+    wide = {"$defs": {str(i): {"items": True} for i in range(3000)}}
+    checked({**wide, "anyOf": [{"$ref": f"#/$defs/{i}"} for i in range(3000)]})
 
 
 def test_a_schema_that_contains_itself_is_refused() -> None:
@@ -98,6 +123,9 @@ def test_a_schema_that_is_many_is_refused() -> None:
         {"const": {"not": 1, "$ref": "elsewhere"}},
         {"type": "integer", "exclusiveMinimum": 0},
         {"minProperties": 2, "required": ["a", "b"]},
+        {"properties": {f"p{i}": True for i in range(1001)}, "required": ["p0"]},
+        {"prefixItems": [{"multipleOf": p} for p in (499, 503, 10**9, 0.01, 0.25)]},
+        {"enum": [f"value {i}" for i in range(20_000)]},
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from inferno import json_schema
 from inferno.errors import InvalidOption
 from inferno.excerpt import shown
-from inferno.expression import MAX_ATOMS, atoms
+from inferno.expression import LARK_OPAQUE, MAX_ATOMS, atoms, lark_atoms
 from inferno.options import SamplingParams
 from inferno.tokenizer import Tokenizer
 
@@ -70,15 +70,15 @@ class Source:
 
         if self.kind == "json_schema":
             return _schema_grammar(json_schema.wrapped(json.loads(self.text)))
-        length = atoms(self.text)
-        if length > MAX_ATOMS + len(self.text):
+        is_regex = self.kind == "regex"
+        text = self.text if is_regex else _lark_of(self.text)
+        length = atoms(text) if is_regex else lark_atoms(text)
+        if length > MAX_ATOMS:
             raise InvalidOption(
-                f"`{self.kind}`: expected repetitions that make at most {MAX_ATOMS:,} characters, "
-                f"found {length:,}"
+                f"`{self.kind}`: expected at most {MAX_ATOMS:,} characters when repetitions are "
+                f"written out, found {length:,}"
             )
-        if self.kind == "regex":
-            return LLMatcher.grammar_from_regex(self.text)
-        return LLMatcher.grammar_from_lark(_lark_of(self.text))
+        return LLMatcher.grammar_from_regex(text) if is_regex else LLMatcher.grammar_from_lark(text)
 
     def refusal(self, message: str) -> InvalidOption:
         """Return the error that says why llguidance refuses it, and where."""
@@ -455,8 +455,10 @@ def _gist(message: str) -> str:
 
 _LARK_START = re.compile(r"^\s*(\?|!)?start\s*(\[[^\]]*\])?\s*:", re.MULTILINE)
 _GBNF_ROOT = re.compile(r"^\s*root\s*::=", re.MULTILINE)
-# Strings, expressions and comments: what is in them is no syntax.
-_LARK_OPAQUE = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/(?:\\.|[^/\\\n])+/', re.DOTALL)
+# Rules and brackets of a grammar. The library recurses into both: some 4,000 rules that each refer
+# to the next, or 800 with a dozen brackets each, overflow a stack of 8 MB.
+MAX_RULES = 2_000
+_RULES = re.compile(r":(?!:)|::=|[(\[]")
 _LARK_REFUSED = (
     (re.compile(r"%json\b"), "%json", "pass the schema as json_schema"),
     (re.compile(r"\btemperature\s*="), "temperature", "pass it as an option of its own"),
@@ -470,7 +472,8 @@ def _lark_of(text: str) -> str:
         InvalidOption: neither, or with what would be ignored.
     """
     if _LARK_START.search(text):
-        syntax = _LARK_OPAQUE.sub('""', text)
+        syntax = LARK_OPAQUE.sub('""', text)
+        _check_rules(syntax)
         for pattern, name, hint in _LARK_REFUSED:
             if pattern.search(syntax):
                 raise InvalidOption(f"`grammar`: `{name}` is not supported in it", hint=hint)
@@ -482,6 +485,7 @@ def _lark_of(text: str) -> str:
         )
     from llguidance.gbnf_to_lark import gbnf_to_lark
 
+    _check_rules(_GBNF_PARTS.sub(" ", text))
     try:
         return gbnf_to_lark(_GBNF_PARTS.sub(_plain_gbnf, text))
     except InvalidOption:
@@ -490,6 +494,14 @@ def _lark_of(text: str) -> str:
         raise InvalidOption(
             f"`grammar`: expected GBNF, found that it cannot be converted ({shown(str(error))})"
         ) from None
+
+
+def _check_rules(syntax: str) -> None:
+    count = len(_RULES.findall(syntax))
+    if count > MAX_RULES:
+        raise InvalidOption(
+            f"`grammar`: expected at most {MAX_RULES:,} rules and brackets, found {count:,}"
+        )
 
 
 # A literal, a class, a comment, or the character that stands for all.
