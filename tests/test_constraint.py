@@ -209,6 +209,21 @@ def test_every_text_that_ends_is_derived_by_the_grammar(engine: Engine, grammar:
     assert ended
 
 
+ARITHMETIC = r"""
+root  ::= (sum "=" ws term "\n")+   # the end of a line is white space too
+sum   ::= term ([-+*/] term)*
+term  ::= name | [0-9]+ ws | "(" ws sum ")" ws
+name  ::= [a-z] [a-z0-9_]* ws
+ws    ::= [ \t\n]*
+"""
+TAGS = r"""
+root ::= (text | tag)*
+text ::= [^<>]+
+tag  ::= "<" name ">" root "</" name ">"
+name ::= [a-z]+
+"""
+
+
 @pytest.mark.parametrize(
     ("gbnf", "texts", "others"),
     [
@@ -217,6 +232,12 @@ def test_every_text_that_ends_is_derived_by_the_grammar(engine: Engine, grammar:
         ("root ::= .", ["a", "\n", "é"], ["", "ab"]),
         ('root ::= "a.b" [.] # .', ["a.b."], ["axb.", "a.bx"]),
         (r'root ::= "\"\\\n" [^"\\\x00-\x1f]', ['"\\\na'], ['"\\\n"', '"\\\n\x07']),
+        ('root ::= a b\na ::= [a-z]+\nb ::= "x"', ["ax", "axx", "abx"], ["x", "xa"]),
+        ('root ::= [a-z]* "end" # root\n', ["end", "bend", "endend"], ["root", "ended"]),
+        ('root ::= "(" root ")" | sub-root\nsub-root ::= "root"', ["(root)"], ["(", "()"]),
+        ('r ::= "(" r ")" | [a-z]+ "x" | "xyz" " "*\nroot ::= r " "', ["axx ", "(xyz ) "], ["a "]),
+        (ARITHMETIC, ["a +2 =(b)\n", "1=2 \n\na=a\n"], ["a+2=(b)"]),
+        (TAGS, ["a <b>c<i>d</i></b>", "<a></a>"], ["<a>", "<a></>"]),
         ('root ::= a-b | "x"{2,3}\na-b ::= "tab\t"', ["tab\t", "xx", "xxx"], ["x", "xxxx"]),
     ],
 )
@@ -451,6 +472,8 @@ def chain_of_rules(form: str, count: int) -> str:
         ({"grammar": "start: <[1-2]>"}, "no token of this vocabulary"),
         ({"grammar": "root ::= missing"}, "missing"),
         ({"grammar": "root ::= root"}, "`grammar`"),
+        ({"grammar": 'root ::= "a"\nroot ::= "b"'}, "one definition of each rule"),
+        ({"grammar": 'root ::= "a" <[3]>'}, "cannot be read"),
         ({"grammar": r'root ::= "\ud800"'}, "expected a character"),
         ({"grammar": "root ::= " + "(" * 5000 + '"a"' + ")" * 5000}, "`grammar`"),
         ({"grammar": 'start: %json {"uniqueItems": true}'}, "%json"),

@@ -22,7 +22,8 @@ import numpy.typing as npt
 from inferno import json_schema
 from inferno.errors import InvalidOption
 from inferno.excerpt import shown
-from inferno.expression import LARK_OPAQUE, MAX_ATOMS, atoms, lark_atoms
+from inferno.expression import MAX_ATOMS, atoms
+from inferno.grammar import as_lark, lark_atoms
 from inferno.options import SamplingParams
 from inferno.tokenizer import Tokenizer
 
@@ -71,7 +72,7 @@ class Source:
         if self.kind == "json_schema":
             return _schema_grammar(json_schema.wrapped(json.loads(self.text)))
         is_regex = self.kind == "regex"
-        text = self.text if is_regex else _lark_of(self.text)
+        text = self.text if is_regex else as_lark(self.text)
         length = atoms(text) if is_regex else lark_atoms(text)
         if length > MAX_ATOMS:
             raise InvalidOption(
@@ -423,7 +424,9 @@ def _has_bit(words: Words, id: int) -> bool:
 def _limits() -> llguidance.LLParserLimits:
     from llguidance import LLParserLimits
 
-    return LLParserLimits(verbose_errors=False)  # the defaults: milliseconds a token
+    # The defaults but for the items of a step, of which 20,000 take a millisecond: grammars whose
+    # every character is an expression have many.
+    return LLParserLimits(step_max_items=200_000, verbose_errors=False)
 
 
 def _schema_grammar(text: str) -> str:
@@ -449,83 +452,3 @@ def _gist(message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith("error: ")] or lines[:1] or [""]
     return re.sub(r"^(error|at \d+\(\d+\)|\d+\(\d+\)): ", "", telling[0])
-
-
-# ---- grammars ------------------------------------------------------------------------------------
-
-_LARK_START = re.compile(r"^\s*(\?|!)?start\s*(\[[^\]]*\])?\s*:", re.MULTILINE)
-_GBNF_ROOT = re.compile(r"^\s*root\s*::=", re.MULTILINE)
-# Rules and brackets of a grammar. The library recurses into both: some 4,000 rules that each refer
-# to the next, or 800 with a dozen brackets each, overflow a stack of 8 MB.
-MAX_RULES = 2_000
-_RULES = re.compile(r":(?!:)|::=|[(\[]")
-_LARK_REFUSED = (
-    (re.compile(r"%json\b"), "%json", "pass the schema as json_schema"),
-    (re.compile(r"\btemperature\s*="), "temperature", "pass it as an option of its own"),
-)
-
-
-def _lark_of(text: str) -> str:
-    """Return a grammar as Lark, whichever of the two it is written in.
-
-    Raises:
-        InvalidOption: neither, or with what would be ignored.
-    """
-    if _LARK_START.search(text):
-        syntax = LARK_OPAQUE.sub('""', text)
-        _check_rules(syntax)
-        for pattern, name, hint in _LARK_REFUSED:
-            if pattern.search(syntax):
-                raise InvalidOption(f"`grammar`: `{name}` is not supported in it", hint=hint)
-        return text
-    if not _GBNF_ROOT.search(text):
-        raise InvalidOption(
-            f"`grammar`: expected Lark, with a rule `start:`, or GBNF, with a rule `root ::=`; "
-            f"found {shown(text)}"
-        )
-    from llguidance.gbnf_to_lark import gbnf_to_lark
-
-    _check_rules(_GBNF_PARTS.sub(" ", text))
-    try:
-        return gbnf_to_lark(_GBNF_PARTS.sub(_plain_gbnf, text))
-    except InvalidOption:
-        raise
-    except Exception as error:  # the converter raises bare Exception
-        raise InvalidOption(
-            f"`grammar`: expected GBNF, found that it cannot be converted ({shown(str(error))})"
-        ) from None
-
-
-def _check_rules(syntax: str) -> None:
-    count = len(_RULES.findall(syntax))
-    if count > MAX_RULES:
-        raise InvalidOption(
-            f"`grammar`: expected at most {MAX_RULES:,} rules and brackets, found {count:,}"
-        )
-
-
-# A literal, a class, a comment, or the character that stands for all.
-_GBNF_PARTS = re.compile(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#[^\n]*|\.', re.DOTALL)
-_GBNF_ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|.)|\t")
-
-
-def _plain_gbnf(part: re.Match[str]) -> str:
-    """Return a part of GBNF in the spelling that the converter gets right."""
-    text = part[0]
-    if text == ".":  # also the end of a line, which an expression's dot leaves out
-        return "[\\x00-\U0010ffff]"
-    return text if text[0] == "#" else _GBNF_ESCAPE.sub(_plain_escape, text)
-
-
-def _plain_escape(escape: re.Match[str]) -> str:
-    digits = escape[1] or escape[2] or escape[3]
-    if escape[0] == "\t":
-        return "\\t"
-    if digits is None:
-        return escape[0]
-    code = int(digits, 16)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    if code > 0x10FFFF or 0xD800 <= code < 0xE000:
-        raise InvalidOption(f"`grammar`: expected a character, found {shown(escape[0])}")
-    return chr(code)

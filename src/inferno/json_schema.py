@@ -277,7 +277,9 @@ def _check_value(keyword: str, value: Json, schema: Json, place: str) -> None:
         required = schema.get("required")
         count = len(value.keys() - set(map(str, required if isinstance(required, list) else ())))
         if count > MAX_OPTIONAL:
-            _refuse(place, f"expected at most {MAX_OPTIONAL:,} that may be left out, found {count:,}")
+            _refuse(
+                place, f"expected at most {MAX_OPTIONAL:,} that may be left out, found {count:,}"
+            )
     elif keyword in _LISTS_OF_SCHEMAS and not isinstance(value, list):
         _refuse(place, f"expected an array, found {shown(value)}")
     elif keyword == "additionalItems" and not isinstance(schema.get("items"), list):
