@@ -3,7 +3,9 @@ the loop is different for it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,14 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import engines
+import schemas
 import vocabularies
 from inferno import Engine, InvalidOption, SamplingParams, _native
-from inferno.constraint import Constraints, Source, check
+from inferno.constraint import Constraint, Constraints, Source, check
 from inferno.speculation import Drafter
 from inferno.tokenizer import Tokenizer
 
@@ -161,6 +166,56 @@ def follow(source: Source, text: str, tokenizer: Tokenizer | None = None) -> Non
 
 def allowed(words: Any) -> set[int]:
     return set(np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).tolist())
+
+
+def written(constraint: Constraint, tokenizer: Tokenizer, choices: random.Random) -> str | None:
+    """Return a text of random tokens that the constraint allows; None if it got too long."""
+    text = b""
+    for _ in range(60):
+        mask = constraint.mask()
+        if mask.may_end and (not mask.has_tokens or choices.random() < 0.4):
+            return text.decode()
+        ids = sorted(allowed(mask.words) - set(tokenizer.eos_ids))
+        token = choices.choice(ids)
+        constraint.accept(token)
+        text += tokenizer.token_bytes(token)
+        if constraint.is_complete:
+            return text.decode()
+    return None
+
+
+def at(schema: Any, pointer: str) -> Any:
+    """Return what a JSON pointer points at."""
+    for name in pointer.split("/")[1:]:
+        key = name.replace("~1", "/").replace("~0", "~")
+        schema = schema[int(key)] if isinstance(schema, list) else schema[key]
+    return schema
+
+
+BYTES = vocabularies.byte_level()
+RANDOM = Constraints(BYTES, BYTES.vocab_size, BYTES.eos_ids)
+
+
+@settings(max_examples=150, deadline=None)
+@given(schemas.SCHEMAS, st.integers(0, 2**32))
+def test_a_random_schema_is_kept_to_or_refused_with_a_pointer(schema: Any, seed: int) -> None:
+    try:
+        source = Source.of(SamplingParams(json_schema=schema))
+        assert source is not None
+        constraint = RANDOM.constraint(source, previous=50, ignore_eos=False)
+        text = written(constraint, BYTES, random.Random(seed))
+    except InvalidOption as error:
+        if "expected one that some text satisfies" in error.message:
+            return  # nothing is valid under it
+        found = re.match(r"`json_schema`: (/.*?|the schema): ", error.message)
+        assert found, error.message
+        if "..." not in found[1] and found[1] != "the schema":
+            at(schema, found[1])
+        return
+    if text is not None:
+        value = json.loads(text)
+        with contextlib.suppress(RecursionError):  # the oracle follows circles without end
+            jsonschema.Draft202012Validator(schema).validate(value)
 
 
 # ---- expressions and grammars --------------------------------------------------------------------

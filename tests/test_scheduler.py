@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -177,12 +179,13 @@ def test_texts_that_come_and_go_at_any_time_are_what_they_are_alone(
     assert engine._loaded.pages.pages_in_use == engine.prefix_cache.num_pages
 
 
+@pytest.mark.parametrize("form", [{}, {"regex": "([a-z]{3,9},){300}"}], ids=["free", "constrained"])
 def test_texts_that_outgrow_the_memory_take_turns_and_say_the_same(
-    engine: Engine, alone: Engine
+    engine: Engine, alone: Engine, form: dict[str, Any]
 ) -> None:
     engine.prefix_cache.capacity = 7 * engine._loaded.pages.page_bytes
     scheduler = Scheduler(engine)
-    params = {**GREEDY, "max_tokens": 150}
+    params = {**GREEDY, "max_tokens": 150, **form}
     prompts = [engines.random_ids(60, seed=n) for n in range(4)]
     expected = [alone.generate(prompt, **params).text for prompt in prompts]
     pages = watch(engine, lambda n, batch: None)
@@ -194,6 +197,103 @@ def test_texts_that_outgrow_the_memory_take_turns_and_say_the_same(
     assert engine._loaded.pages.pages_in_use <= 7
     assert max(map(len, pages)) > 1  # together as long as they fit
     scheduler.close()
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 9}, "is": {"enum": ["much", "more"]}},
+    "required": ["name", "is"],
+    "additionalProperties": False,
+}
+HOT = {"temperature": 1.5, "seed": 9, "max_tokens": 60, "logprobs": 1}
+CONSTRAINTS: list[dict[str, Any]] = [
+    {"json_schema": SCHEMA, **HOT},
+    {"json_schema": SCHEMA, **HOT, "choice": 1},
+    {"json_schema": SCHEMA, **HOT, "speculation": 5},
+    {"regex": "(one|two|three){2,9}", **HOT, "ignore_eos": True},
+    {"grammar": 'root ::= "(" root ")" | [0-9]+', **HOT},
+    {"regex": "a certain text, whatever the model", **HOT, "temperature": 0.0},
+]
+
+
+def constrained(engine: Engine) -> list[Generation]:
+    return [
+        engine.generate(engines.random_ids(5 + n, seed=n), **p) for n, p in enumerate(CONSTRAINTS)
+    ]
+
+
+def test_constrained_texts_among_others_are_what_they_are_alone(
+    scheduler: Scheduler, engine: Engine, alone: Engine
+) -> None:
+    expected = [*constrained(alone), *requests(alone)]
+    found = [*constrained(engine), *requests(engine)]
+    listeners = submit_together(scheduler, found)
+    for ours, theirs, listener in zip(found, expected, listeners, strict=True):
+        assert listener.error is None
+        assert listener.text == theirs.text
+        assert everything(ours) == everything(theirs)
+
+
+def test_constrained_choices_of_one_request_share_its_prompt_and_no_state(
+    scheduler: Scheduler, engine: Engine, alone: Engine
+) -> None:
+    prompt, params = engines.random_ids(300), {"json_schema": SCHEMA, **HOT, "max_tokens": 40}
+    generations = [engine.generate(prompt, **{**params, "choice": n}) for n in range(4)]
+    texts = [listener.text for listener in submit_together(scheduler, generations)]
+    assert texts == [alone.generate(prompt, **{**params, "choice": n}).text for n in range(4)]
+    assert len(set(texts)) == 4
+    assert [g.stats.cached_tokens for g in generations] == [0, 299, 299, 299]
+
+
+def test_a_constrained_text_that_is_cancelled_leaves_nothing_and_no_other_notices(
+    scheduler: Scheduler, engine: Engine, alone: Engine
+) -> None:
+    """Wherever it is: in its prompt, before a token, with masks under way."""
+    expected = [generation.text for generation in constrained(alone)]
+    for after in range(8):
+        streams: list[Stream] = []
+        listeners = [Listener() for _ in expected]
+        made = constrained(engine)
+
+        def then(update: Update, seen: list[int] = [after], streams: Any = streams) -> None:  # noqa: B006
+            seen[0] -= 1
+            if seen[0] <= 0:
+                scheduler.cancel(streams[0])
+
+        listeners[0] = Listener(then)
+        with scheduler._condition:
+            streams += scheduler.submit_all(list(zip(made, listeners, strict=True)))
+        texts = [listener.text for listener in listeners]
+        assert texts[1:] == expected[1:]
+        assert expected[0].startswith(texts[0])
+        assert not any(listener.error for listener in listeners)
+    assert engine._loaded.pages.pages_in_use == engine.prefix_cache.num_pages
+
+
+def test_a_constraint_that_leads_nowhere_ends_its_text_alone(
+    scheduler: Scheduler, engine: Engine, alone: Engine
+) -> None:
+    ban = tuple(engine.tokenizer.ids_containing("b"))
+    stuck = engine.generate([1], regex="aab", suppress_tokens=ban, temperature=0.0)
+    sound = engine.generate([2], **GREEDY)
+    listeners = submit_together(scheduler, [stuck, sound])
+    assert "every token that the constraint allows" in str(listeners[0].error)
+    assert listeners[1].text == alone.generate([2], **GREEDY).text
+
+
+def test_constraints_and_their_thread_go_with_the_engine(model: Path) -> None:
+    engine, others = engines.load(model), set(threading.enumerate())
+    scheduler = Scheduler(engine)
+    for listener in submit_together(scheduler, constrained(engine)):
+        listener.wait()
+    [worker] = {*threading.enumerate()} - {*others, scheduler._thread}
+    scheduler.close()
+    constraints = weakref.ref(engine._constraints)
+    del engine, scheduler, listener
+    gc.collect()
+    assert constraints() is None
+    worker.join(PATIENCE)
+    assert not worker.is_alive()
 
 
 # ---- one pass for all ----------------------------------------------------------------------------

@@ -134,11 +134,11 @@ class Constraints:
             InvalidOption: it cannot be enforced, or no text of this vocabulary satisfies it.
         """
         drops_space = self._tokenizer.invents_space(previous)
+        matcher = self._matcher(source, False)
+        first = self._matcher(source, True) if drops_space else None
         with self._lock:
             if self._worker is None:
                 self._worker = ThreadPoolExecutor(1, thread_name_prefix="inferno-constraint")
-            matcher = self._matcher(source, False)
-            first = self._matcher(source, True) if drops_space else None
             bits = self._bits_of_text(ignore_eos)
         ends = [] if ignore_eos else self._stop_ids
         return Constraint(
@@ -152,19 +152,27 @@ class Constraints:
 
     def compile(self, source: Source) -> None:
         """Compile it now, so that a mistake is told now. Raises InvalidOption."""
-        with self._lock:
-            self._matcher(source, False)
+        self._matcher(source, False)
 
     def _matcher(self, source: Source, drops_space: bool) -> llguidance.LLMatcher:
         key = source, drops_space
-        if key in self._matchers:
-            self._matchers.move_to_end(key)
-            return self._matchers[key]
+        with self._lock:
+            if key in self._matchers:
+                self._matchers.move_to_end(key)
+                return self._matchers[key]
+            vocabulary = self._vocabulary(drops_space)
+        # Without the lock: it may take a second, and texts that others write go on meanwhile.
+        matcher = self._compiled(source, vocabulary)
+        with self._lock:
+            self._matchers[key] = matcher
+            if len(self._matchers) > CACHED:
+                self._matchers.popitem(last=False)
+        return matcher
+
+    def _compiled(self, source: Source, vocabulary: llguidance.LLTokenizer) -> llguidance.LLMatcher:
         from llguidance import LLMatcher
 
-        matcher = LLMatcher(
-            self._vocabulary(drops_space), source.compiled(), log_level=0, limits=_limits()
-        )
+        matcher = LLMatcher(vocabulary, source.compiled(), log_level=0, limits=_limits())
         warnings = [] if matcher.is_error() else matcher.get_grammar_warnings()
         if warnings or (matcher.is_error() and not _is_at_an_end(matcher)):
             raise source.refusal(matcher.get_error() or warnings[0])
@@ -176,9 +184,6 @@ class Constraints:
                 f"`{source.kind}`: expected one that some text satisfies, found that none does: "
                 f"{shown(source.text)}"
             )
-        self._matchers[key] = matcher
-        if len(self._matchers) > CACHED:
-            self._matchers.popitem(last=False)
         return matcher
 
     def _vocabulary(self, drops_space: bool) -> llguidance.LLTokenizer:

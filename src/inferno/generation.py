@@ -312,13 +312,14 @@ class Generation:
                 drafter.record(drafted, self._accepted - before)
             if self._may_draft:
                 draft = self._draft(drafter, self._room() - 1)
-            self._attempt = (len(draft), self._accepted) if draft else None
         if self._constraint is not None:
             self._constraint.look_ahead(draft)
         pending = Pending(session, draft)
         yield pending
-        if pending.is_done:
-            self._drafted += len(pending.draft)
+        # Who ran the pass may have dropped the guesses.
+        drafted = len(pending.draft) if pending.is_done else 0
+        self._drafted += drafted
+        self._attempt = (drafted, self._accepted) if drafted else None
         if pending.seconds is not None:
             rows = pending.processed + len(pending.draft)
             session._engine._pass_costs.observe(rows, pending.seconds)
