@@ -93,7 +93,7 @@ class Teller:
     def __init__(self, ids: Sequence[int], start: int) -> None:
         self._ids, self._start = ids, start
 
-    def sample(self, logits: Any, position: int) -> int:
+    def sample(self, logits: Any, position: int, allowed: Any = None) -> int:
         return self._ids[position - self._start]
 
     def accept(self, tokens: Any, generated: bool) -> None:

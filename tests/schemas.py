@@ -1,4 +1,4 @@
-"""Random JSON schemas: valid and absurd ones, of all keywords that are enforced and some that are not."""
+"""Random JSON schemas, sound and absurd, of what is enforced and some of what is not."""
 
 from __future__ import annotations
 

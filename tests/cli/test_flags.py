@@ -103,6 +103,15 @@ def test_a_value_out_of_range_is_refused_by_its_name():
         sampling_options(parse("--min-p", "1.5"))
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e999", "one", "", "9" * 5000, "\udcff"])
+@pytest.mark.parametrize("name", [param.id for param in numeric_fields()])
+def test_what_is_no_number_is_refused_by_the_name_of_its_flag(name, value):
+    flag = "--" + name.replace("_", "-")
+    with pytest.raises(InvalidOption, match=f"{name}|{flag}") as caught:
+        sampling_options(parse(f"{flag}={value}"))
+    assert len(str(caught.value)) < 1000
+
+
 def test_an_abbreviated_flag_is_refused():
     with pytest.raises(InvalidOption, match="--temp"):
         parse("--temp", "1")

@@ -75,6 +75,7 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             close = difflib.get_close_matches(unknown[1], self._option_string_actions, n=1)
             hint = f"did you mean `{close[0]}`?" if close else hint
+        message = re.sub(r"(\S{60})\S{60,}", r"\1...", message)  # what was typed may be long
         raise InvalidOption(message[:1].upper() + message[1:], hint=hint)
 
     def parse(self, arguments: list[str]) -> argparse.Namespace:
