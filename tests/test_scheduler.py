@@ -15,6 +15,7 @@ import pytest
 import engines
 from inferno import Busy, Engine, Generation, InfernoError, OutOfMemory
 from inferno.scheduler import FEWEST_ROWS, Priority, Scheduler, Stream, Update
+from inferno.speculation import NgramIndex
 
 PATIENCE = 60.0  # seconds until a test that hangs fails
 GREEDY = {"temperature": 0.0, "max_tokens": 20, "ignore_eos": True}
@@ -364,6 +365,23 @@ def test_guesses_are_made_where_one_text_is_written_alone(
     assert both[0].tokens == tokens
     assert [1, 1] in passes
     assert both[0].stats.drafted < single.stats.drafted
+
+
+def test_a_long_prediction_is_read_by_who_asks_and_not_between_passes(
+    scheduler: Scheduler, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[threading.Thread] = []
+    fit = NgramIndex.fit
+
+    def watched_fit(self: NgramIndex, length: int) -> None:
+        if length > 1000:
+            readers.append(threading.current_thread())
+        fit(self, length)
+
+    monkeypatch.setattr(NgramIndex, "fit", watched_fit)
+    generation = engine.generate([1], prediction="as before " * 1000, **GREEDY)
+    submit_together(scheduler, [generation])[0].wait()
+    assert readers == [threading.current_thread()]
 
 
 # ---- stopping ------------------------------------------------------------------------------------

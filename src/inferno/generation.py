@@ -85,7 +85,8 @@ class Generation:
         self._failure: Exception | None = None
         self._stats = Stats()
         self._cancelled = False
-        self._drafter: Drafter | None = None
+        # Encoding and indexing a long prediction takes a while, so not in the midst of other texts.
+        self._drafter = self._new_drafter(prompt[-1]) if prompt else None
         self._drafted, self._accepted = 0, 0
         self._attempt: tuple[int, int] | None = None  # what was drafted, and `_accepted` before
         self._revision = 0
@@ -239,7 +240,7 @@ class Generation:
             cached = pending.cached
             session._drop_draft()
             sampler = self._sampler() if session._next_logits is not None else None
-            self._drafter = self._new_drafter(previous) if sampler is not None else None
+            self._drafter = self._drafter or self._new_drafter(previous)
         prefilled = time.perf_counter()
         self._stats = Stats(prompt_tokens, cached, prefill_seconds=prefilled - began)
         if sampler is None:
