@@ -30,7 +30,7 @@ MAX_EXACT_INTEGER = 2**53
 # Parts of a schema in a chain, each in the one before or referred to by it. The library recurses:
 # 1,700 overflow a stack of 8 MB.
 MAX_CHAIN = 500
-# Of those that may be left out, any may come next: beyond 2,000 it takes seconds to see which.
+# Of those that may be left out, any may come next: 2,000 take 0.3 s, 10,000 are refused after 13 s.
 MAX_OPTIONAL = 1_000
 # What is a multiple is found by its remainder. The library looks at every remainder, and of two
 # numbers at those of their least common multiple: 0.3 s for 50,000, 23 s for a million.
