@@ -16,6 +16,7 @@ from inferno import Engine, InvalidOption, Session
 from inferno.options import MAX_GUESSES
 from inferno.speculation import (
     FIRST_PAUSE,
+    FORGOTTEN_AFTER,
     LONGEST_PAUSE,
     Drafter,
     Gate,
@@ -125,6 +126,22 @@ def test_the_fastest_of_the_last_passes_counts() -> None:
         costs.observe(1, 4.0)
         costs.observe(2, 5.0)
     assert costs.table()[2] == 1.25
+
+
+def test_a_pass_that_was_slow_once_is_tried_again() -> None:
+    costs = PassCosts()
+    for rows, seconds in ((1, 1.0), (5, 50.0), (9, 60.0)):
+        costs.observe(rows, seconds)
+    assert Gate(costs).guesses(8) == 0
+    for _ in range(FORGOTTEN_AFTER - 3):
+        costs.observe(1, 1.0)
+    assert costs.table()[5] == 50.0
+    for _ in range(3):
+        costs.observe(1, 1.0)
+    assert costs.table()[5] == pytest.approx(2.2)  # as if nothing were known
+    assert Gate(costs).guesses(8) > 0
+    costs.observe(5, 1.5)
+    assert costs.table()[5] == pytest.approx(1.5)
 
 
 def test_more_rows_are_never_cheaper() -> None:

@@ -24,6 +24,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 5, 80  # passes without guesses; each pause in a ro
 ASSUMED_COST_OF_A_ROW = 0.3
 MEASURED_ROWS = (1, 2, 4, 8) * 2
 RECENT_PASSES = 8
+# What was not run for so long is as if it had never been measured, and found out anew: else a pass
+# that was slow once, for what else the machine did, would never be tried again. One attempt in so
+# many passes costs less than 2 %, as it is seldom more than 4 passes over one row.
+FORGOTTEN_AFTER = 256
 LONGEST_MATCH = 32  # beyond that, a match need not be measured
 _MAX_ROWS = 1 + MAX_GUESSES
 
@@ -98,6 +102,8 @@ class PassCosts:
     def __init__(self, seconds_of: Callable[[int], float] | None = None) -> None:
         self._seconds_of = seconds_of
         self._seconds: dict[int, tuple[float, ...]] = {}  # by rows, of the last passes
+        self._last: dict[int, int] = {}  # by rows, which pass was the last
+        self._passes = 0
         self._table: list[float] | None = None
 
     def observe(self, rows: int, seconds: float) -> None:
@@ -105,6 +111,8 @@ class PassCosts:
         # Values are replaced, never changed: engines are shared by threads.
         recent = self._seconds.get(rows, ())[-(RECENT_PASSES - 1) :]
         self._seconds[rows] = (*recent, seconds)
+        self._passes += 1
+        self._last[rows] = self._passes
         self._table = None
 
     def table(self) -> Sequence[float]:
@@ -122,6 +130,8 @@ class PassCosts:
         # Whatever else the machine does makes a pass slower, never faster: the fastest counts.
         seen = {n: min(seconds) for n, seconds in list(self._seconds.items()) if n <= _MAX_ROWS}
         one = seen.pop(1, 0.0)
+        fresh = self._passes - FORGOTTEN_AFTER
+        seen = {n: seconds for n, seconds in seen.items() if self._last.get(n, 0) > fresh}
         if not seen or one <= 0.0:
             return [1.0 + ASSUMED_COST_OF_A_ROW * (n - 1) for n in range(_MAX_ROWS + 1)]
         costs, low, cost = [0.0, 1.0], 1, 1.0
