@@ -517,3 +517,9 @@ def test_chats_without_a_system_message_get_the_engines(stories_gguf: Path) -> N
     assert prompt([theirs, user]) not in (plain, prompt([user]))
     engine.system = None
     assert prompt([user]) == plain
+
+
+@pytest.mark.parametrize("top", [-1, True, 1.0, "1", None])
+def test_a_number_of_alternatives_that_is_none_is_refused(engine: Engine, top: Any) -> None:
+    with pytest.raises(InvalidOption, match="`top`"):
+        engine.token_logprobs([1, 2], top=top)

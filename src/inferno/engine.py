@@ -274,6 +274,8 @@ class Engine:
 
         With it come the `top` most likely tokens at its place.
         """
+        if isinstance(top, bool) or not isinstance(top, int) or top < 0:
+            raise InvalidOption(f"`top`: expected an integer from 0 on, found {shown(top)}")
         ids = self._prompt_ids(text_or_ids)
         found: list[TokenLogprobs | None] = [None] if ids else []
         for block in self._logit_blocks(ids):
