@@ -444,10 +444,11 @@ NB_MODULE(_native, m) {
             const Quantizer quantizer = quantizer_named(quantizer_name);
             check(!importance || (int64_t)importance->size() == columns, "an importance a column");
             const Format target = format_named(format), from = format_named(source);
-            const int64_t row_bytes = columns * format_info(from).block_bytes / kBlock;
+            const FormatInfo stored = format_info(from), encoded = format_info(target);
+            const int64_t row_bytes = columns * stored.block_bytes / stored.columns;
             check(columns > 0 && row_bytes > 0, "rows have columns");
             const int64_t rows = (int64_t)data.size() / row_bytes;
-            const size_t size = (size_t)(rows * (columns * format_info(target).block_bytes / kBlock));
+            const size_t size = (size_t)(rows * (columns * encoded.block_bytes / encoded.columns));
             auto out = std::make_unique<uint8_t[]>(size);
             {
                 const nb::gil_scoped_release release;

@@ -32,10 +32,11 @@ struct FitSums {
     float q, qq, xq;  // weighted
 };
 
+template <int kCount = kBlock>
 INFERNO_INLINE FitSums fit_sums(const float* x, const float* weight, float minimum, float inverse, float low,
                                 float high) {
     float q_lanes[kFitLanes] = {}, qq_lanes[kFitLanes] = {}, xq_lanes[kFitLanes] = {};
-    for (int k = 0; k < kBlock; k += kFitLanes)
+    for (int k = 0; k < kCount; k += kFitLanes)
         for (int lane = 0; lane < kFitLanes; ++lane) {
             const float value = x[k + lane], q = nearest_code((value - minimum) * inverse, low, high);
             const float wq = weight[k + lane] * q;
@@ -47,9 +48,10 @@ INFERNO_INLINE FitSums fit_sums(const float* x, const float* weight, float minim
 }
 
 // Whether there is anything to fit: finite values, and not all of them zero.
+template <int kCount = kBlock>
 INFERNO_INLINE bool can_be_fitted(const float* x) {
     float sum = 0.0f, any = 0.0f;
-    for (int k = 0; k < kBlock; ++k) {
+    for (int k = 0; k < kCount; ++k) {
         sum += x[k] * 0.0f;  // NaN, if one value is not finite
         any = x[k] != 0.0f ? 1.0f : any;
     }
@@ -67,19 +69,20 @@ INFERNO_INLINE void fit_weights(const float* importance, float* weight) {
 INFERNO_INLINE float magnitude_of(float x) { return x < 0 ? -x : x; }
 
 // Return d for codes low to high, for which x ~ d q. Both signs are tried: the range reaches further on one side.
+template <int kCount = kBlock>
 INFERNO_INLINE float fit_scale(const float* x, const float* weight, float low, float high) {
     float largest = 0.0f;
-    for (int k = 0; k < kBlock; ++k) largest = magnitude_of(x[k]) > magnitude_of(largest) ? x[k] : largest;
+    for (int k = 0; k < kCount; ++k) largest = magnitude_of(x[k]) > magnitude_of(largest) ? x[k] : largest;
     float best_d = 0.0f, best = 0.0f;
     for (int step = -kFitSteps; step <= kFitSteps; ++step)
         for (int side = 0; side < 2; ++side) {
             const float end = (side ? high : low) + 0.1f * (float)step;
-            const FitSums s = fit_sums(x, weight, 0.0f, end / largest, low, high);
+            const FitSums s = fit_sums<kCount>(x, weight, 0.0f, end / largest, low, high);
             const float explained = s.qq > 0.0f ? s.xq * s.xq / s.qq : 0.0f;
             if (explained > best) best = explained, best_d = s.xq / s.qq;
         }
     for (int round = 0; round < kFitRounds && best_d != 0.0f; ++round) {
-        const FitSums s = fit_sums(x, weight, 0.0f, 1.0f / best_d, low, high);
+        const FitSums s = fit_sums<kCount>(x, weight, 0.0f, 1.0f / best_d, low, high);
         if (s.qq > 0.0f) best_d = s.xq / s.qq;
     }
     return best_d;
@@ -90,9 +93,11 @@ struct FittedLine {
 };
 
 // Return d and a minimum for codes 0 to high, for which x ~ d q + minimum; d is 0 if the values are all the same.
+// kNotAbove: the minimum may not be above zero.
+template <int kCount = kBlock, bool kNotAbove = false>
 INFERNO_INLINE FittedLine fit_line(const float* x, const float* weight, float high) {
-    float least = x[0], most = x[0], w = 0.0f, wx = 0.0f;
-    for (int k = 0; k < kBlock; ++k) {
+    float least = kNotAbove && x[0] > 0.0f ? 0.0f : x[0], most = x[0], w = 0.0f, wx = 0.0f;
+    for (int k = 0; k < kCount; ++k) {
         least = x[k] < least ? x[k] : least;
         most = x[k] > most ? x[k] : most;
         w += weight[k];
@@ -102,10 +107,11 @@ INFERNO_INLINE FittedLine fit_line(const float* x, const float* weight, float hi
     if (most == least) return best;
     // What codes by `line` would leave of the error, up to sum(w x x); and the line that fits them best.
     const auto refit = [&](float minimum, float inverse, FittedLine& fitted) {
-        const FitSums s = fit_sums(x, weight, minimum, inverse, 0.0f, high);
+        const FitSums s = fit_sums<kCount>(x, weight, minimum, inverse, 0.0f, high);
         const float determinant = w * s.qq - s.q * s.q;
         if (!(determinant > 0.0f)) return 0.0f;
         fitted = {(w * s.xq - wx * s.q) / determinant, (s.qq * wx - s.q * s.xq) / determinant};
+        if (kNotAbove && fitted.minimum > 0.0f) fitted = {s.xq / s.qq, 0.0f};
         return fitted.d * s.xq + fitted.minimum * wx;
     };
     float explained = 0.0f;

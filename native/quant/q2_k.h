@@ -1,7 +1,7 @@
 // Q2_K: 256 weights as 2-bit integers, a 4-bit scale and a 4-bit minimum each 16, 2.625 bits a weight.
 // Source of the block: ggml's block_q2_K.
 #pragma once
-#include "quant/super_blocks.h"
+#include "quant/super_encode.h"
 
 namespace inferno {
 
@@ -9,9 +9,10 @@ struct Q2_K {
     static constexpr const char* kName = "q2_k";
     static constexpr int kColumns = kSuperBlock;
     static constexpr Activation kActivation = Activation::q8_k;
-    static constexpr bool kEncodes = false;
+    static constexpr bool kEncodes = true;
     static constexpr int kSubBlock = 16, kLargestCode = 3;
     static constexpr bool kHasMinima = true;
+    static constexpr int kLeastScale = 0, kLargestScale = 15;
 
     struct Block {
         uint8_t scales[16];    // low nibble: scale, high nibble: minimum
@@ -35,6 +36,13 @@ struct Q2_K {
             const int scale = in.scales[j / 16] & 15, minimum = in.scales[j / 16] >> 4;
             w[j] = d * (float)scale * (float)codes[j] - dmin * (float)minimum;
         }
+    }
+
+    INFERNO_INLINE void encode(const float* w, Block& out) { join(round_super_block<Q2_K>(w), out); }
+
+    // By weighted least squares; `importance` of the 256 columns, or null.
+    INFERNO_INLINE void fit(const float* w, const float* importance, Block& out) {
+        join(fit_super_block<Q2_K>(w, importance), out);
     }
 
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
@@ -71,6 +79,14 @@ struct Q2_K {
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8KBlock<T>& x, float (*acc)[T][kTileRows]) {
         for (int r = 0; r < R; ++r) step_super_block<Isa, Q2_K>(*w[r], x, acc[r]);
+    }
+
+private:
+    INFERNO_INLINE void join(const SuperParts& parts, Block& out) {
+        out.d = parts.d;
+        out.dmin = parts.dmin;
+        for (int i = 0; i < 16; ++i) out.scales[i] = (uint8_t)(parts.scales[i] | parts.minima[i] << 4);
+        join_pairs(parts.codes, 0, out.low_bits);
     }
 };
 

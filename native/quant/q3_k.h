@@ -1,7 +1,7 @@
 // Q3_K: 256 weights as 3-bit integers and a 6-bit scale each 16, 3.4375 bits a weight.
 // Stored code = w/scale + 4, stored scale = scale + 32. Source of the block: ggml's block_q3_K.
 #pragma once
-#include "quant/super_blocks.h"
+#include "quant/super_encode.h"
 
 namespace inferno {
 
@@ -9,9 +9,10 @@ struct Q3_K {
     static constexpr const char* kName = "q3_k";
     static constexpr int kColumns = kSuperBlock;
     static constexpr Activation kActivation = Activation::q8_k;
-    static constexpr bool kEncodes = false;
+    static constexpr bool kEncodes = true;
     static constexpr int kSubBlock = 16, kLargestCode = 7, kOffsetBits = 2;
     static constexpr bool kHasMinima = false;
+    static constexpr int kLeastScale = -32, kLargestScale = 31;
 
     struct Block {
         uint8_t third_bits[32];  // bit s of byte j: column 32s + j
@@ -34,6 +35,13 @@ struct Q3_K {
         split_codes(in, codes);
         const float d = f16_to_f32(in.d);
         for (int j = 0; j < kSuperBlock; ++j) w[j] = d * (float)scale(in.scales, j / 16) * (float)(codes[j] - 4);
+    }
+
+    INFERNO_INLINE void encode(const float* w, Block& out) { join(round_super_block<Q3_K>(w), out); }
+
+    // By weighted least squares; `importance` of the 256 columns, or null.
+    INFERNO_INLINE void fit(const float* w, const float* importance, Block& out) {
+        join(fit_super_block<Q3_K>(w, importance), out);
     }
 
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
@@ -76,6 +84,17 @@ struct Q3_K {
     }
 
 private:
+    INFERNO_INLINE void join(const SuperParts& parts, Block& out) {
+        out.d = parts.d;
+        std::memset(out.scales, 0, sizeof(out.scales));
+        for (int i = 0; i < 16; ++i) {
+            const int stored = parts.scales[i] + 32;
+            out.scales[i % 8] |= (uint8_t)((stored & 15) << (i < 8 ? 0 : 4));
+            out.scales[8 + i % 4] |= (uint8_t)(stored >> 4 << i / 4 * 2);
+        }
+        join_pairs(parts.codes, 0, out.low_bits);
+        join_bits(parts.codes, 2, out.third_bits);
+    }
     // Low nibbles of bytes 0 .. 7 are the low bits of scales 0 .. 7, high nibbles of 8 .. 15; bytes 8 .. 11 hold the
     // two high bits of scales i, 4 + i, 8 + i and 12 + i.
     INFERNO_INLINE int scale(const uint8_t* bytes, int i) {

@@ -1,7 +1,7 @@
 // Q4_K: 256 weights as 4-bit integers, a 6-bit scale and a 6-bit minimum each 32, 4.5 bits a weight.
 // Source of the block: ggml's block_q4_K.
 #pragma once
-#include "quant/super_blocks.h"
+#include "quant/super_encode.h"
 
 namespace inferno {
 
@@ -9,9 +9,10 @@ struct Q4_K {
     static constexpr const char* kName = "q4_k";
     static constexpr int kColumns = kSuperBlock;
     static constexpr Activation kActivation = Activation::q8_k;
-    static constexpr bool kEncodes = false;
+    static constexpr bool kEncodes = true;
     static constexpr int kSubBlock = 32, kLargestCode = 15;
     static constexpr bool kHasMinima = true;
+    static constexpr int kLeastScale = 0, kLargestScale = 63;
 
     struct Block {
         f16 d, dmin;
@@ -31,6 +32,13 @@ struct Q4_K {
         uint8_t codes[kSuperBlock] = {};
         split_nibbles<32>(in.nibbles, codes);
         decode_with_minima(in, codes, w);
+    }
+
+    INFERNO_INLINE void encode(const float* w, Block& out) { join(round_super_block<Q4_K>(w), out); }
+
+    // By weighted least squares; `importance` of the 256 columns, or null.
+    INFERNO_INLINE void fit(const float* w, const float* importance, Block& out) {
+        join(fit_super_block<Q4_K>(w, importance), out);
     }
 
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
@@ -67,6 +75,14 @@ struct Q4_K {
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8KBlock<T>& x, float (*acc)[T][kTileRows]) {
         for (int r = 0; r < R; ++r) step_super_block<Isa, Q4_K>(*w[r], x, acc[r]);
+    }
+
+private:
+    INFERNO_INLINE void join(const SuperParts& parts, Block& out) {
+        out.d = parts.d;
+        out.dmin = parts.dmin;
+        pack_scales_and_minima(parts.scales, parts.minima, out.scales);
+        join_nibbles<32>(parts.codes, out.nibbles);
     }
 };
 

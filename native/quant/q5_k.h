@@ -1,7 +1,7 @@
 // Q5_K: 256 weights as 5-bit integers, a 6-bit scale and a 6-bit minimum each 32, 5.5 bits a weight.
 // Source of the block: ggml's block_q5_K.
 #pragma once
-#include "quant/super_blocks.h"
+#include "quant/super_encode.h"
 
 namespace inferno {
 
@@ -9,9 +9,10 @@ struct Q5_K {
     static constexpr const char* kName = "q5_k";
     static constexpr int kColumns = kSuperBlock;
     static constexpr Activation kActivation = Activation::q8_k;
-    static constexpr bool kEncodes = false;
+    static constexpr bool kEncodes = true;
     static constexpr int kSubBlock = 32, kLargestCode = 31;
     static constexpr bool kHasMinima = true;
+    static constexpr int kLeastScale = 0, kLargestScale = 63;
 
     struct Block {
         f16 d, dmin;
@@ -33,6 +34,13 @@ struct Q5_K {
         uint8_t codes[kSuperBlock] = {};
         split_codes(in, codes);
         decode_with_minima(in, codes, w);
+    }
+
+    INFERNO_INLINE void encode(const float* w, Block& out) { join(round_super_block<Q5_K>(w), out); }
+
+    // By weighted least squares; `importance` of the 256 columns, or null.
+    INFERNO_INLINE void fit(const float* w, const float* importance, Block& out) {
+        join(fit_super_block<Q5_K>(w, importance), out);
     }
 
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
@@ -76,6 +84,13 @@ struct Q5_K {
     }
 
 private:
+    INFERNO_INLINE void join(const SuperParts& parts, Block& out) {
+        out.d = parts.d;
+        out.dmin = parts.dmin;
+        pack_scales_and_minima(parts.scales, parts.minima, out.scales);
+        join_nibbles<32>(parts.codes, out.nibbles);
+        join_bits(parts.codes, 4, out.fifth_bits);
+    }
     INFERNO_INLINE void split_codes(const Block& in, uint8_t* codes) {
         split_nibbles<32>(in.nibbles, codes);
         split_bits(in.fifth_bits, 4, codes);

@@ -1,7 +1,7 @@
 // Q6_K: 256 weights as 6-bit integers and an int8 scale each 16, 6.5625 bits a weight.
 // Stored code = w/scale + 32. Source of the block: ggml's block_q6_K.
 #pragma once
-#include "quant/super_blocks.h"
+#include "quant/super_encode.h"
 
 namespace inferno {
 
@@ -9,9 +9,10 @@ struct Q6_K {
     static constexpr const char* kName = "q6_k";
     static constexpr int kColumns = kSuperBlock;
     static constexpr Activation kActivation = Activation::q8_k;
-    static constexpr bool kEncodes = false;
+    static constexpr bool kEncodes = true;
     static constexpr int kSubBlock = 16, kLargestCode = 63, kOffsetBits = 5;
     static constexpr bool kHasMinima = false;
+    static constexpr int kLeastScale = -128, kLargestScale = 127;
 
     struct Block {
         uint8_t nibbles[128];   // byte 64h + j: column 128h + j low, column 128h + 64 + j high
@@ -34,6 +35,13 @@ struct Q6_K {
         split_codes(in, codes);
         const float d = f16_to_f32(in.d);
         for (int j = 0; j < kSuperBlock; ++j) w[j] = d * (float)in.scales[j / 16] * (float)(codes[j] - 32);
+    }
+
+    INFERNO_INLINE void encode(const float* w, Block& out) { join(round_super_block<Q6_K>(w), out); }
+
+    // By weighted least squares; `importance` of the 256 columns, or null.
+    INFERNO_INLINE void fit(const float* w, const float* importance, Block& out) {
+        join(fit_super_block<Q6_K>(w, importance), out);
     }
 
     INFERNO_INLINE void pack_row(const Block& in, int row, TileBlock& tile) {
@@ -71,6 +79,12 @@ struct Q6_K {
     }
 
 private:
+    INFERNO_INLINE void join(const SuperParts& parts, Block& out) {
+        out.d = parts.d;
+        for (int i = 0; i < 16; ++i) out.scales[i] = (int8_t)parts.scales[i];
+        join_nibbles<64>(parts.codes, out.nibbles);
+        join_pairs(parts.codes, 4, out.high_bits);
+    }
     INFERNO_INLINE void split_codes(const Block& in, uint8_t* codes) {
         split_nibbles<64>(in.nibbles, codes);
         split_pairs(in.high_bits, 4, codes);

@@ -154,6 +154,14 @@ INFERNO_INLINE void unpack_scales_and_minima(const uint8_t* words, uint8_t* scal
     }
 }
 
+INFERNO_INLINE void pack_scales_and_minima(const int* scales, const int* minima, uint8_t* words) {
+    for (int i = 0; i < 4; ++i) {
+        words[i] = (uint8_t)(scales[i] | scales[4 + i] >> 4 << 6);
+        words[4 + i] = (uint8_t)(minima[i] | minima[4 + i] >> 4 << 6);
+        words[8 + i] = (uint8_t)((scales[4 + i] & 15) | (minima[4 + i] & 15) << 4);
+    }
+}
+
 // w = d * scale * code - dmin * minimum, with such scales.
 template <class Block>
 INFERNO_INLINE void decode_with_minima(const Block& in, const uint8_t* codes, float* w) {

@@ -4,12 +4,12 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "runtime/stored_row.h"
 
 namespace inferno {
 namespace {
 
-using EncodeRow = void (*)(const uint8_t* in, int64_t columns, Quantizer quantizer, const float* importance,
-                           uint8_t* out);
+using EncodeRow = void (*)(const StoredRow& row, Quantizer quantizer, const float* importance, uint8_t* out);
 
 template <class Target>
 void encode_block(const float* values, Quantizer quantizer, const float* importance, typename Target::Block& out) {
@@ -21,26 +21,14 @@ void encode_block(const float* values, Quantizer quantizer, const float* importa
 }
 
 template <class Target, class Source>
-void encode_row(const uint8_t* in, int64_t columns, Quantizer quantizer, const float* importance, uint8_t* out) {
-    const int64_t in_bytes = columns * (int64_t)sizeof(typename Source::Block) / Source::kColumns;
-    const int64_t out_bytes = columns * (int64_t)sizeof(typename Target::Block) / Target::kColumns;
-    static_assert(Target::kColumns % Source::kColumns == 0);
-    constexpr int kSources = Target::kColumns / Source::kColumns;
-    for (int64_t b = 0; b * Target::kColumns < columns; ++b) {
-        float values[Target::kColumns];
-        for (int i = 0; i < kSources; ++i) {
-            // Rows of floats need not end at a block.
-            typename Source::Block stored{};
-            const int64_t from = (b * kSources + i) * (int64_t)sizeof(stored);
-            const auto size = (size_t)std::clamp<int64_t>(in_bytes - from, 0, sizeof(stored));
-            std::memcpy(&stored, in + from, size);
-            Source::decode(stored, values + i * Source::kColumns);
-        }
+void encode_row(const StoredRow& row, Quantizer quantizer, const float* importance, uint8_t* out) {
+    const int64_t whole = sizeof(typename Target::Block), size = row.columns * whole / Target::kColumns;
+    row.decode<Target, Source>(ceil_div(row.columns, Target::kColumns), [&](int64_t b, const float* values) {
         typename Target::Block block;
         encode_block<Target>(values, quantizer, importance ? importance + b * Target::kColumns : nullptr, block);
-        const int64_t to = b * (int64_t)sizeof(block);
-        std::memcpy(out + to, &block, (size_t)std::min((int64_t)sizeof(block), out_bytes - to));
-    }
+        // Rows of floats need not end at a block.
+        std::memcpy(out + b * whole, &block, (size_t)std::min(whole, size - b * whole));
+    });
 }
 
 template <class Target>
@@ -81,7 +69,7 @@ void encode_rows(ThreadPool& pool, Format target, Format source, Quantizer quant
     const int chunks = (int)std::min<int64_t>(rows, 4096);
     pool.parallel_for(chunks, [&](int chunk) {
         for (int64_t row = rows * chunk / chunks; row < rows * (chunk + 1) / chunks; ++row)
-            encode(in + row * in_row, columns, quantizer, importance, out + row * out_row);
+            encode({in + row * in_row, columns}, quantizer, importance, out + row * out_row);
     });
 }
 

@@ -5,49 +5,26 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "runtime/stored_row.h"
 
 namespace inferno {
 namespace {
 
-// How one stored row becomes blocks of the target format.
-struct RowSource {
-    const uint8_t* bytes;
-    int64_t columns;
-
-    template <class Source>
-    typename Source::Block block(int64_t b) const {
-        typename Source::Block out{};
-        // Float rows need not end at a block: the rest of the last one is zero. Quantized rows do.
-        const int64_t whole = sizeof(typename Source::Block);
-        const int64_t size = columns * whole / Source::kColumns;
-        std::memcpy(&out, bytes + b * whole, (size_t)std::clamp<int64_t>(size - b * whole, 0, whole));
-        return out;
-    }
-};
-
 template <class Target, class Source>
-void pack_row(const RowSource& source, int64_t blocks, int row, uint8_t* tile) {
+void pack_row(const StoredRow& source, int64_t blocks, int row, uint8_t* tile) {
     auto* out = (typename Target::TileBlock*)tile;
     if constexpr (std::is_same_v<Target, Source>) {
         for (int64_t b = 0; b < blocks; ++b) Target::pack_row(source.block<Source>(b), row, out[b]);
     } else if constexpr (Target::kEncodes) {
-        // As many columns at a time as both are whole blocks of.
-        constexpr int kStep = std::max(Source::kColumns, Target::kColumns);
-        static_assert(kStep % Source::kColumns == 0 && kStep % Target::kColumns == 0);
-        for (int64_t column = 0; column < blocks * Target::kColumns; column += kStep) {
-            float values[kStep];
-            for (int i = 0; i < kStep; i += Source::kColumns)
-                Source::decode(source.block<Source>((column + i) / Source::kColumns), values + i);
-            for (int i = 0; i < kStep; i += Target::kColumns) {
-                typename Target::Block block;
-                Target::encode(values + i, block);
-                Target::pack_row(block, row, out[(column + i) / Target::kColumns]);
-            }
-        }
+        source.decode<Target, Source>(blocks, [&](int64_t b, const float* values) {
+            typename Target::Block block;
+            Target::encode(values, block);
+            Target::pack_row(block, row, out[b]);
+        });
     }
 }
 
-using PackRow = void (*)(const RowSource&, int64_t blocks, int row, uint8_t* tile);
+using PackRow = void (*)(const StoredRow&, int64_t blocks, int row, uint8_t* tile);
 
 template <class Target>
 PackRow choose_source(Format source) {
@@ -109,7 +86,7 @@ void Matrix::pack(ThreadPool& pool, int64_t first_row, int64_t num_rows, Format 
         const int64_t begin = (first_tile + (last_tile - first_tile) * chunk / chunks) * kTileRows;
         const int64_t end = (first_tile + (last_tile - first_tile) * (chunk + 1) / chunks) * kTileRows;
         for (int64_t row = std::max(begin, first_row); row < std::min(end, first_row + num_rows); ++row) {
-            const RowSource from{source + stored_row(row - first_row, rope_head_dim) * row_bytes, columns};
+            const StoredRow from{source + stored_row(row - first_row, rope_head_dim) * row_bytes, columns};
             pack_row(from, blocks, (int)(row % kTileRows), data + row / kTileRows * tile_bytes());
         }
     });

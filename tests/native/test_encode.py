@@ -17,7 +17,7 @@ ENCODES = [name for name, *_, encodes in _native.formats() if encodes]
 @pytest.mark.parametrize("format", ENCODES)
 def test_rows_are_encoded_as_the_oracle_has_them(format: str, source: str, threads: int) -> None:
     generator = np.random.default_rng(0)
-    rows, columns = 13, 96
+    rows, columns = 13, 3 * max(32, quantization.COLUMNS[format])
     values = generator.standard_normal((rows, columns), np.float32)
     values[3] = 0
     stored = quantization.quantize(source, values)

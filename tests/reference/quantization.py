@@ -353,14 +353,14 @@ def to_super_blocks(format: str, blocks: Floats) -> Blocks:
     if len(HALVES[format]) == 2:
         largest = {"q2_k": 3, "q4_k": 15, "q5_k": 31}[format]
         low = np.minimum(subs.min(axis=2), 0)
-        scale, minimum = (np.maximum(subs.max(axis=2), 0) - low) / largest, -low
+        scale, minimum = (np.maximum(subs.max(axis=2), 0) - low) / largest, np.abs(low)
         d, dmin = (rounded_to_half(v.max(axis=1, keepdims=True) / most) for v in (scale, minimum))
         scales, minima = (
             np.rint(v * reciprocal(u)).clip(0, most).astype(np.int32)
             for v, u in ((scale, d), (minimum, dmin))
         )
-        shifted = subs + (dmin * minima)[..., None]
-        codes = np.rint(shifted * reciprocal((d * scales).astype(np.float32))[..., None])
+        shifted = subs + (dmin * minima.astype(np.float32))[..., None]
+        codes = np.rint(shifted * reciprocal(d * scales.astype(np.float32))[..., None])
         codes = codes.clip(0, largest).astype(np.int32).reshape(count, 256)
         return Blocks(codes, d[:, 0], scales, -dmin[:, 0], minima, True)
     reach = {"q3_k": 4, "q6_k": 32, "iq4_xs": 127}[format]
@@ -368,7 +368,7 @@ def to_super_blocks(format: str, blocks: Floats) -> Blocks:
     scale = np.take_along_axis(subs, index, axis=2)[..., 0] / -np.float32(reach)  # to -reach
     d = rounded_to_half(np.abs(scale).max(axis=1, keepdims=True) / most)
     scales = np.rint(scale * reciprocal(d)).clip(-most, most).astype(np.int32)
-    scaled = subs * reciprocal((d * scales).astype(np.float32))[..., None]
+    scaled = subs * reciprocal(d * scales.astype(np.float32))[..., None]
     if format == "iq4_xs":
         codes = IQ4_VALUES[nearest_iq4(scaled)]
     else:
