@@ -202,7 +202,7 @@ def test_asking_for_what_a_file_already_holds_changes_nothing(tmp_path: Path, fo
     assert logits(path, weights=format) == logits(path)
 
 
-@pytest.mark.parametrize("weights", ["q4_k", "Q4_0", "", "int8", 4, True, ["q4_0"]])
+@pytest.mark.parametrize("weights", ["iq4_nl", "Q4_0", "", "int8", 4, True, ["q4_0"]])
 def test_weights_that_floats_cannot_become_are_refused(llama_gguf: Path, weights: Any) -> None:
     with pytest.raises(InvalidOption, match=r"`weights`: expected one of .*q4_0"):
         engines.load(llama_gguf, weights=weights)

@@ -147,7 +147,7 @@ def test_a_calibration_text_that_says_nothing_is_an_error(
 def test_what_cannot_be_written_is_refused(llama_gguf: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="`quantizer`: expected one of reference, naive"):
         quantize(llama_gguf, tmp_path / "model.gguf", "q4_0", quantizer="best")
-    with pytest.raises(InvalidOption, match="`weights`: expected one of"):
+    with pytest.raises(InvalidOption, match="`type`: expected one of"):
         quantize(llama_gguf, tmp_path / "model.gguf", "q9_9")
     with pytest.raises(InvalidOption, match="expected another file than the model"):
         quantize(llama_gguf, llama_gguf, "q4_0")

@@ -24,6 +24,7 @@ from inferno.gguf_vocabulary import gguf_vocabulary
 from inferno.graph import Floats
 from inferno.loading import PACKED_FORMATS, Progress, lowered
 from inferno.machine import default_threads
+from inferno.recipes import file_type
 from inferno.tokenizer import Tokenizer, tokenizer_for
 from inferno.weights import Checkpoint, StoredTensor, open_checkpoint
 from inferno.weights.gguf_names import gguf_name, is_rope_interleaved
@@ -34,17 +35,6 @@ QUANTIZERS = tuple(_native.quantizers())
 DEFAULT_QUANTIZER = "least_squares"  # the best that needs no calibration
 
 _QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
-# llama_ftype
-_FILE_TYPES = {
-    "f32": 0,
-    "f16": 1,
-    "q4_0": 2,
-    "q4_1": 3,
-    "q8_0": 7,
-    "q5_0": 8,
-    "q5_1": 9,
-    "bf16": 32,
-}
 _SLAB_BYTES = 64 << 20
 
 # The keys of GGUF below `{arch}.`, and those of ModelConfig that they stand for.
@@ -131,10 +121,7 @@ def write_checkpoint(
         UnsupportedModel: GGUF has no words for something about the model.
         OSError: the disk refuses.
     """
-    if quantizer not in QUANTIZERS:
-        raise InvalidOption(
-            f"`quantizer`: expected one of {', '.join(QUANTIZERS)}, found {shown(quantizer)}"
-        )
+    check_quantizer(quantizer)
     program = lowered(checkpoint, weights)
     formats = {
         f"{part.parameter.name}.weight": matrix.format
@@ -181,6 +168,18 @@ def write_checkpoint(
         for name, format in formats.items()
     ]
     write_gguf(path, metadata, tensors)
+
+
+def check_quantizer(name: object) -> None:
+    """Raise unless `name` is one of `QUANTIZERS`.
+
+    Raises:
+        InvalidOption: it is not.
+    """
+    if name not in QUANTIZERS:
+        raise InvalidOption(
+            f"`quantizer`: expected one of {', '.join(QUANTIZERS)}, found {shown(name)}"
+        )
 
 
 def _tensor(
@@ -255,8 +254,10 @@ def _metadata(
     for name, format in formats.items():
         sizes[format] = sizes.get(format, 0) + prod(checkpoint.tensors[name].shape)
     most = weights if weights is not None else max(sizes, key=lambda format: sizes[format])
-    if most in _FILE_TYPES:
-        metadata["general.file_type"] = _FILE_TYPES[most]
+    number = file_type(most)
+    # A mix that is written as it was read stays what it says it is.
+    if number is not None and (weights is not None or "general.file_type" not in metadata):
+        metadata["general.file_type"] = number
     metadata["general.quantization_version"] = _QUANTIZATION_VERSION
     metadata.pop("general.alignment", None)
     return metadata

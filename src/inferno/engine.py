@@ -24,10 +24,11 @@ from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText
 from inferno.excerpt import shown
 from inferno.generation import Generation, TokenLogprobs
 from inferno.graph import Floats
-from inferno.loading import LoadedModel, Progress, load_model, weight_choices
+from inferno.loading import LoadedModel, Progress, load_model
 from inferno.machine import MAX_THREADS, default_threads
 from inferno.options import SamplingParams
 from inferno.prefix_cache import PAGE_POSITIONS, PrefixCache
+from inferno.recipes import weight_choices
 from inferno.scoring import POOLINGS, Score, pooled
 from inferno.session import Rows, Session, context_full
 from inferno.speculation import PassCosts

@@ -24,7 +24,8 @@ import numpy.typing as npt
 from inferno.errors import InvalidOption, InvalidText
 from inferno.excerpt import shown
 from inferno.graph import Floats
-from inferno.loading import Progress, weight_choices
+from inferno.loading import Progress
+from inferno.recipes import weight_choices
 
 if TYPE_CHECKING:
     from inferno.engine import Engine

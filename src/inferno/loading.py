@@ -23,6 +23,7 @@ from inferno.lowering.operations import Slice, VectorSource
 from inferno.machine import available_memory
 from inferno.models import build_of
 from inferno.prefix_cache import PAGE_POSITIONS
+from inferno.recipes import check_type, format_of
 from inferno.weights import Checkpoint
 from inferno.weights.tensor import StoredTensor
 
@@ -46,20 +47,12 @@ class PackedFormat(NamedTuple):
 
 PACKED_FORMATS = {f.name: f for f in map(PackedFormat._make, _native.formats())}
 _FLOAT_FORMATS = ("f32", "f16", "bf16")
-# The embedding is read a row at a time, so its size costs no speed; tied, it is the head too, and
-# the head's errors reach every logit undamped.
-_EMBEDDING_FORMAT = {"q4_0": "q8_0", "q4_1": "q8_0", "q5_0": "q8_0", "q5_1": "q8_0"}
 
 # Texts of a whole context that the KV cache should hold: one that runs, and some to come back to.
 _CACHED_CONTEXTS = 4
 
 # What an engine needs beside weights and cache: activations of a chunk of prefill, logits, Python.
 _SCRATCH_BYTES = 64 << 20
-
-
-def weight_choices() -> list[str]:
-    """Return what `weights=` can be: the formats that floats can be quantized to while loading."""
-    return [f.name for f in PACKED_FORMATS.values() if f.encodes]
 
 
 @dataclass(frozen=True)
@@ -160,11 +153,8 @@ class _Formats:
     """Which format each matrix is packed in."""
 
     def __init__(self, checkpoint: Checkpoint, weights: str | None) -> None:
-        if weights is not None and weights not in weight_choices():
-            raise InvalidOption(
-                f"`weights`: expected one of {', '.join(weight_choices())}, found {shown(weights)}",
-                hint="leave it out to keep the types of the file",
-            )
+        if weights is not None:
+            check_type("weights", weights, "leave it out to keep the types of the file")
         self._checkpoint = checkpoint
         self._weights = weights
 
@@ -175,9 +165,14 @@ class _Formats:
             return self._weights or "f32"
         if self._weights is None or tensor.format == self._weights:
             return tensor.format
-        wanted = self._weights
-        if parameter.name == "model.embed_tokens":
-            wanted = _EMBEDDING_FORMAT.get(wanted, wanted)
+        c = self._checkpoint.config
+        wanted = format_of(
+            self._weights,
+            name,
+            tensor.shape[-1],
+            layers=c.num_hidden_layers,
+            tied=c.tie_word_embeddings,
+        )
         if tensor.format != wanted and tensor.format not in _FLOAT_FORMATS:
             raise InvalidOption(
                 f"`weights`: tensor `{name}` is stored as {tensor.format}; as {wanted} it would be "

@@ -12,12 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from inferno import _native, hub
-from inferno.conversion import DEFAULT_QUANTIZER, write_checkpoint
+from inferno.conversion import DEFAULT_QUANTIZER, check_quantizer, write_checkpoint
 from inferno.engine import Engine
 from inferno.errors import InvalidOption, InvalidText
 from inferno.excerpt import shown
 from inferno.graph import Floats
 from inferno.loading import Progress
+from inferno.recipes import check_type
 from inferno.weights import open_checkpoint
 
 MIN_CALIBRATION_TOKENS = 64  # columns that so few tokens do not touch would seem not to matter
@@ -37,7 +38,7 @@ def quantize(
     """Write `model` (as in `Engine.load`) to the GGUF file `path`, its weights as `type`.
 
     Args:
-        type: "q4_0", "q8_0", … as `weights` in `Engine.load`.
+        type: "q4_0", "q4_k_m", … as `weights` in `Engine.load`.
         calibration: a text of the kind that the model will see; it weighs the errors of columns
             by how large their inputs are. Not the text that the result is judged by.
         quantizer: "least_squares", "reference" (ggml's rule), or "naive", for comparison.
@@ -45,15 +46,26 @@ def quantize(
             for "calibrating", which is tokens.
 
     Raises:
-        InvalidOption: a type or quantizer that does not exist, or `path` is the model.
+        InvalidOption: a type or quantizer that does not exist, or a `path` that does.
         InvalidText: the calibration text has fewer than 64 tokens.
         UnsupportedModel: GGUF has no words for something about the model.
         OSError: the disk refuses.
         and what `Engine.load` raises.
     """
+    check_type("type", type)
+    check_quantizer(quantizer)
     source, target = hub.resolve(model, progress=progress or _silent), Path(path)
     if target.exists() and source.exists() and os.path.samefile(source, target):
         raise InvalidOption(f"Output {shown(str(target))}: expected another file than the model")
+    if os.path.lexists(target):
+        raise InvalidOption(
+            f"Output {shown(str(target))}: expected a new file, found one that exists",
+            hint="choose another name, or delete it first",
+        )
+    if not target.parent.is_dir():
+        raise InvalidOption(
+            f"Output {shown(str(target))}: expected a folder that exists, found none"
+        )
     importance: Mapping[str, Floats] = {}
     if calibration is not None:
         engine = Engine.load(source, threads=threads, progress=progress)

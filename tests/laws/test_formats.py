@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import architectures
-from inferno import Engine, InvalidOption, _native, engine, loading
+from inferno import Engine, InvalidOption, _native, engine, loading, recipes
 from inferno.config import MAX_EXPERTS
 from inferno.models import supported
 from inferno.weights import FORMATS, SUPPORTED_FORMATS
@@ -59,8 +59,11 @@ def test_a_block_of_weights_is_a_block_of_activations_or_more() -> None:
 
 
 def test_weights_can_become_what_floats_are_quantized_to() -> None:
-    assert loading.weight_choices() == [name for name, (*_, encodes) in NATIVE.items() if encodes]
-    assert set(loading._FLOAT_FORMATS) <= set(loading.weight_choices())
+    encode = [name for name, (*_, encodes) in NATIVE.items() if encodes]
+    assert recipes.weight_choices()[: len(encode)] == encode
+    assert set(loading._FLOAT_FORMATS) <= set(encode)
+    formats = {recipes._RECIPES[choice].format for choice in recipes.weight_choices()}
+    assert formats == set(encode)
 
 
 def test_a_page_has_as_many_positions_on_both_sides() -> None:

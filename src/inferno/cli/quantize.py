@@ -21,12 +21,12 @@ def main(arguments: list[str]) -> int:
         description="Write a model as a GGUF file in smaller weights, which llama.cpp opens too.\n"
         "With --calibrate, errors weigh as much as the text says they matter.",
         examples="examples:\n"
-        "  inferno quantize path/to/model model.gguf --type q4_0 --calibrate text.txt\n"
+        "  inferno quantize path/to/model model.gguf --type q4_k_m --calibrate text.txt\n"
         "  inferno eval path/to/model --text other.txt --against model.gguf",
     )
     parser.add_argument("model", metavar="MODEL", help="float weights: file, directory or name")
     parser.add_argument("output", metavar="OUT.gguf", help="the file to write")
-    parser.add_argument("--type", required=True, help="q4_0, q8_0, …")
+    parser.add_argument("--type", required=True, help="q4_k_m, q6_k, q4_0, q8_0, …")
     parser.add_argument(
         "--calibrate",
         metavar="FILE",
