@@ -34,8 +34,15 @@ def biased_directory(tmp_path_factory) -> Path:
     return checkpoints.tiny_llama(path, dtype="bfloat16", bias=True, heads=4, kv_heads=2)
 
 
-@pytest.mark.parametrize("weights", [None, "f16", "q8_0", "q4_0"])
-@pytest.mark.parametrize("kind", ["llama_directory", "qwen2_directory", "biased_directory"])
+@pytest.fixture(scope="module")
+def wide_directory(tmp_path_factory) -> Path:
+    """Rows of whole blocks of 256."""
+    path = tmp_path_factory.mktemp("wide")
+    return checkpoints.tiny_llama(path, hidden=256, intermediate=512, heads=4, kv_heads=2)
+
+
+@pytest.mark.parametrize("weights", [None, "f16", "q8_0", "q4_0", "q4_k_m"])
+@pytest.mark.parametrize("kind", [f"{k}_directory" for k in ("llama", "qwen2", "biased", "wide")])
 def test_a_written_file_gives_the_bits_of_quantizing_while_loading(
     tmp_path, request, kind, weights
 ):
@@ -75,6 +82,24 @@ def test_the_gguf_package_reads_what_was_written(tmp_path, llama_directory):
         values = stored.data.view("<f4").reshape(stored.shape)
         expected = gguf.quantize(values, gguf.GGMLQuantizationType.Q4_0)
     assert tensors["blk.1.ffn_down.weight"].data.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("weights", "number", "down"),
+    [("q4_k_m", 15, "Q6_K"), ("q4_k_s", 14, "Q4_K"), ("q3_k_l", 13, "Q5_K"), ("q6_k", 18, "Q6_K")],
+)
+def test_a_mix_is_written_as_its_recipe_has_it(tmp_path, wide_directory, weights, number, down):
+    import gguf
+
+    path = converted(wide_directory, tmp_path / "model.gguf", weights)
+    reader = gguf.GGUFReader(path)
+    assert reader.fields["general.file_type"].contents() == number
+    types = {tensor.name: tensor.tensor_type.name for tensor in reader.tensors}
+    assert types["blk.1.ffn_down.weight"] == down
+    assert types["blk.1.ffn_up.weight"] == f"{weights[:4]}".upper()
+    assert types["output.weight"] == "Q6_K" and types["output_norm.weight"] == "F32"
+    again = converted(path, tmp_path / "again.gguf", None)  # and stays what it was
+    assert gguf.GGUFReader(again).fields["general.file_type"].contents() == number
 
 
 def test_rows_of_q_and_k_are_in_the_order_that_llama_cpp_reads(tmp_path, llama_directory):

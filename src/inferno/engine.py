@@ -101,7 +101,7 @@ class Engine:
         (`:` and a file or type after it), or `ollama:name`.
 
         Args:
-            weights: quantize float weights while loading: "q4_0", "q5_0", "q5_1", "q8_0", "f16", …
+            weights: quantize float weights while loading: "q4_0", "q4_k_m", "q8_0", "f16", …
                 None keeps the types of the file, or does what the catalogue says of the model.
             threads: worker threads; None asks the machine (see `machine.default_threads`).
             context: positions a session can hold; None for the model's, or what memory allows.
@@ -348,13 +348,18 @@ class Engine:
         self._executor.forward([(cache, np.zeros(rows, dtype=np.int32), "all")])
         return time.perf_counter() - began
 
-    def _logit_blocks(self, ids: Sequence[int], first: int = 0) -> Iterator[Floats]:
-        """Yield the logits after ids[first], ids[first + 1], …, some rows at a time."""
+    def _logit_blocks(
+        self, ids: Sequence[int], first: int = 0, cache: _native.KvCache | None = None
+    ) -> Iterator[Floats]:
+        """Yield the logits after ids[first], ids[first + 1], …, some rows at a time.
+
+        `cache` may hold some of the ids before those; it grows by the rest.
+        """
         if len(ids) > self.context:
             raise context_full(0, len(ids), self)
-        cache = _native.KvCache(self._loaded.pages)
+        cache = _native.KvCache(self._loaded.pages) if cache is None else cache
         array = np.array(ids, dtype=np.int32)
-        for start in range(0, first, _HIDDEN_ROWS):
+        for start in range(len(cache), first, _HIDDEN_ROWS):
             chunk = array[start : min(first, start + _HIDDEN_ROWS)]
             self._executor.forward([(cache, chunk, "none")])
         for start in range(first, len(ids), _LOGITS_ROWS):

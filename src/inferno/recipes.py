@@ -3,8 +3,8 @@
 A type is a format for most matrices, and better ones for those where an error costs more. Knows
 names and shapes of tensors; no bytes, no files.
 
-Source: `llama_tensor_get_type` of llama.cpp, for what it calls Q3_K_M, Q4_K_M and so on, and for the
-formats that stand in where rows are no whole blocks of 256.
+Source: `llama_tensor_get_type` of llama.cpp, for what it calls Q3_K_M, Q4_K_M and so on, and for
+the formats that stand in where rows are no whole blocks of 256.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Recipe(NamedTuple):
 
     format: str
     file_type: int  # llama_ftype
-    rules: Mapping[str, tuple[tuple[Layers, str], ...]] = {}  # noqa: RUF012 (never written)
+    rules: Mapping[str, tuple[tuple[Layers, str], ...]] = {}
 
 
 # A single K-format goes by the file type of the mix that is nearest to it.

@@ -76,3 +76,16 @@ def test_an_output_that_cannot_be_is_refused(
 ) -> None:
     assert main(["quantize", str(llama_gguf), str(tmp_path / name), "--type", "q4_0"]) == 2
     assert "Output" in capsys.readouterr().err
+
+
+def test_a_type_that_is_nearly_right_is_named(llama_gguf: Path, tmp_path: Path, capsys) -> None:
+    output = str(tmp_path / "model.gguf")
+    assert main(["quantize", str(llama_gguf), output, "--type", "Q4_K_M"]) == 2
+    assert "hint: did you mean `q4_k_m`?" in capsys.readouterr().err
+
+
+def test_an_output_that_exists_is_refused(llama_gguf: Path, tmp_path: Path, capsys) -> None:
+    output = tmp_path / "model.gguf"
+    output.write_bytes(b"precious")
+    assert main(["quantize", str(llama_gguf), str(output), "--type", "q4_k_m"]) == 2
+    assert "delete it first" in capsys.readouterr().err and output.read_bytes() == b"precious"

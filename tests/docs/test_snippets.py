@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from inferno import _native, errors, hub, models
-from inferno.catalogue import DEFAULT_MODEL
+from inferno.catalogue import CATALOGUE
 from inferno.cli import COMMANDS, main
 from inferno.options import SamplingParams
 
@@ -63,12 +63,12 @@ def table(document: Path, heading: str) -> dict[str, list[str]]:
 
 
 @pytest.fixture
-def default_model(monkeypatch: pytest.MonkeyPatch, stories_gguf: Path) -> None:
-    """Let the name of the default model mean a tiny one."""
+def named_models(monkeypatch: pytest.MonkeyPatch, stories_gguf: Path) -> None:
+    """Let the names of the catalogue mean a tiny model."""
     resolve = hub.resolve
 
     def substitute(model: Any, **options: Any) -> Path:
-        return stories_gguf if model == DEFAULT_MODEL else resolve(model, **options)
+        return stories_gguf if model in CATALOGUE else resolve(model, **options)
 
     monkeypatch.setattr(hub, "resolve", substitute)
 
@@ -76,7 +76,7 @@ def default_model(monkeypatch: pytest.MonkeyPatch, stories_gguf: Path) -> None:
 # --------------------------------------------------------------------------- what runs
 
 
-@pytest.mark.usefixtures("default_model")
+@pytest.mark.usefixtures("named_models")
 @pytest.mark.parametrize(
     "document",
     [path for path in (README, *GUIDES) if any(blocks(path, "python"))],
@@ -94,7 +94,7 @@ def test_the_snippets_of_a_document_run_in_order(document: Path) -> None:
     assert output.getvalue().strip()
 
 
-@pytest.mark.usefixtures("default_model")
+@pytest.mark.usefixtures("named_models")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_every_example_runs(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(example), run_name="__main__")

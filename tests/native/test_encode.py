@@ -144,3 +144,116 @@ def test_an_importance_of_another_length_is_an_error() -> None:
         encoded("q4_0", values, "least_squares", np.ones(32, np.float32))
     with pytest.raises(NativeError):
         encoded("q4_0", values, "best")
+
+
+# blocks of 256 columns ----------------------------------------------------------------------------
+
+# Codes less their offset, and integers for scales and minima.
+SUPER = {
+    "q2_k": ((0, 3), (0, 15)),
+    "q3_k": ((-4, 3), (-32, 31)),
+    "q4_k": ((0, 15), (0, 63)),
+    "q5_k": ((0, 31), (0, 63)),
+    "q6_k": ((-32, 31), (-128, 127)),
+}
+
+
+def weighted_errors(values: np.ndarray, found: np.ndarray, weight: np.ndarray | float) -> float:
+    return float((weight * (found.astype(np.float64) - values) ** 2).sum())
+
+
+@pytest.mark.parametrize("format", SUPER)
+def test_least_squares_finds_super_blocks_that_can_be_said_exactly(format: str) -> None:
+    generator = np.random.default_rng(6)
+    (low, high), (least, most) = SUPER[format]
+    count, subs = 40, 8 if format in ("q4_k", "q5_k") else 16
+    codes = generator.integers(low, high + 1, (count, subs, 256 // subs))
+    codes[..., 0], codes[..., 1] = low, high
+    scales = generator.integers(least, most + 1, (count, subs))
+    scales[scales == 0] = most  # a sub-block without a scale says nothing of its codes
+    scales[:, 0] = most if least == 0 else least
+    minima = generator.integers(0, most + 1, (count, subs)) * (least == 0)
+    minima[:, 3] = most * (least == 0)
+    d, dmin = np.float32(2**-9), np.float32(2**-8)
+    values = (d * scales)[..., None] * codes - (dmin * minima)[..., None]
+    values = values.reshape(count, 256).astype(np.float32)
+    assert (encoded(format, values, "least_squares") == values).all()
+
+
+@pytest.mark.parametrize("importance", [False, True])
+@pytest.mark.parametrize("format", SUPER)
+def test_super_blocks_are_nearer_to_the_weights_than_by_their_extremes(
+    format: str, importance: bool
+) -> None:
+    generator = np.random.default_rng(7)
+    values = generator.standard_normal((100, 256)).astype(np.float32)
+    values[50:] += generator.standard_normal((50, 1)).astype(np.float32)  # off centre
+    weight = generator.exponential(1, 256).astype(np.float32) ** 3 if importance else None
+    found = encoded(format, values, "least_squares", weight)
+    reference = encoded(format, values)
+    for block in range(len(values)):
+        given = 1.0 if weight is None else weight
+        ours = weighted_errors(values[block], found[block], given)
+        assert ours <= weighted_errors(values[block], reference[block], given)
+    total = weighted_errors(values, found, 1.0 if weight is None else weight)
+    bound = 0.6 if importance else 0.93
+    assert total < bound * weighted_errors(values, reference, 1.0 if weight is None else weight)
+
+
+@pytest.mark.parametrize(("format", "free"), [("q4_k", "q4_1"), ("q5_k", "q5_1")])
+def test_integers_for_scales_cost_little_beside_free_ones(format: str, free: str) -> None:
+    """The same codes with f16 scales and minima: 5 and 6 bits a weight, for 4.5 and 5.5."""
+    values = np.random.default_rng(8).standard_normal((200, 256)).astype(np.float32)
+    errors = [
+        weighted_errors(values, encoded(name, values, "least_squares"), 1.0)
+        for name in (format, free)
+    ]
+    # A scale is off by 1/126 of the largest at most, and the minimum is chosen along with it.
+    assert errors[0] < 1.05 * errors[1]
+
+
+@pytest.mark.parametrize("format", SUPER)
+@pytest.mark.parametrize("value", [0.0, 1e-30, 1e30, np.inf, -np.inf, np.nan, 65504.0])
+def test_super_blocks_survive_any_weights(format: str, value: float) -> None:
+    values = np.zeros((3, 256), np.float32)
+    values[1], values[2, 5] = value, value
+    stored = quantization.quantize("f32", values)
+    pool = _native.ThreadPool(1)
+    for quantizer in ("reference", "least_squares"):
+        data = _native.encode_rows(pool, format, "f32", stored, 256, quantizer)
+        assert (quantization.dequantize(format, data[: len(data) // 3], (256,)) == 0).all()
+    if not np.isfinite(value):
+        reference = _native.encode_rows(pool, format, "f32", stored, 256)
+        assert data.tobytes() == reference.tobytes()
+
+
+@pytest.mark.parametrize("format", SUPER)
+def test_columns_that_matter_nothing_still_have_a_near_code(format: str) -> None:
+    values = np.random.default_rng(9).standard_normal((20, 256)).astype(np.float32)
+    importance = np.ones(256, np.float32)
+    importance[:128] = 0  # whole sub-blocks
+    found = encoded(format, values, "least_squares", importance)
+    plain = encoded(format, values, "least_squares")
+    of_nothing = weighted_errors(values[:, :128], found[:, :128], 1.0)
+    assert of_nothing < 1.5 * weighted_errors(values[:, :128], plain[:, :128], 1.0)
+
+
+@pytest.mark.parametrize("format", [*FITTED, *SUPER])
+def test_threads_and_company_change_no_bit_of_a_row(format: str) -> None:
+    values = np.random.default_rng(10).standard_normal((37, 512)).astype(np.float32)
+    importance = np.random.default_rng(11).exponential(1, 512).astype(np.float32)
+
+    def rows(first: int, last: int, threads: int) -> bytes:
+        return _native.encode_rows(
+            _native.ThreadPool(threads),
+            format,
+            "f32",
+            quantization.quantize("f32", values[first:last]),
+            512,
+            "least_squares",
+            importance,
+        ).tobytes()
+
+    expected = rows(0, 37, 1)
+    assert rows(0, 37, 2) == rows(0, 37, 3) == expected
+    assert b"".join(rows(row, row + 1, 1) for row in range(37)) == expected
