@@ -348,6 +348,9 @@ class Engine:
         self._executor.forward([(cache, np.zeros(rows, dtype=np.int32), "all")])
         return time.perf_counter() - began
 
+    def _new_cache(self) -> _native.KvCache:
+        return _native.KvCache(self._loaded.pages)
+
     def _logit_blocks(
         self, ids: Sequence[int], first: int = 0, cache: _native.KvCache | None = None
     ) -> Iterator[Floats]:
@@ -357,7 +360,7 @@ class Engine:
         """
         if len(ids) > self.context:
             raise context_full(0, len(ids), self)
-        cache = _native.KvCache(self._loaded.pages) if cache is None else cache
+        cache = self._new_cache() if cache is None else cache
         array = np.array(ids, dtype=np.int32)
         for start in range(len(cache), first, _HIDDEN_ROWS):
             chunk = array[start : min(first, start + _HIDDEN_ROWS)]

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from inferno import _native
 from inferno.engine import Engine
 from inferno.errors import InvalidOption
 from inferno.options import SamplingParams
@@ -170,7 +169,7 @@ class InfernoLM(LM):  # type: ignore[misc]
         engine = self.engine
         cut = [(self._cut(ids, engine.context + 1), count) for ids, count in sequences]
         scores: list[tuple[float, bool]] = [(0.0, True)] * len(cut)
-        cache, cached = _native.KvCache(engine._loaded.pages), list[int]()
+        cache, cached = engine._new_cache(), list[int]()
         for number in sorted(range(len(cut)), key=lambda number: cut[number][0]):
             ids, count = cut[number]
             if not count:

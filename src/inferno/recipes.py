@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from inferno import _native
 from inferno.errors import InvalidOption
 from inferno.excerpt import shown
 from inferno.weights.tensor import FORMATS
@@ -122,8 +121,7 @@ _SAME_ROLE = {"w2": "down_proj"}  # Mixtral's word
 
 def weight_choices() -> list[str]:
     """Return what a model can be quantized to: the formats that floats become, then mixes."""
-    formats = [name for name, *_, encodes in _native.formats() if encodes]
-    return [*formats, *(name for name in _RECIPES if name not in formats)]
+    return list(_RECIPES)
 
 
 def check_type(option: str, type: object, otherwise: str | None = None) -> None:
