@@ -92,19 +92,19 @@ class Bench:
         share = least[limit] / seconds
         return Row(self.isa, f"matmul {format}", work, macs / seconds / 1e9, "GMAC/s", limit, share)
 
-    def attention(self, tokens: int, depth: int) -> Row:
+    def attention(self, kv_cache: str, tokens: int, depth: int) -> Row:
         draw = np.random.default_rng(0)
         q = draw.standard_normal((tokens, HEADS, HEAD_DIM), np.float32)
         k, v = draw.standard_normal((2, depth, KV_HEADS, HEAD_DIM), np.float32)
         seconds = self.seconds_of(
-            lambda *calls: testing.time_attention(self.isa, self.pool, q, k, v, *calls)
+            lambda *calls: testing.time_attention(self.isa, self.pool, kv_cache, q, k, v, *calls)
         )
         # Scores and sums of values; a prompt's token sees itself and those before it.
         seen = sum(depth - tokens + 1 + t for t in range(tokens))
         macs = 2 * seen * HEADS * HEAD_DIM * self.pool.size
         return Row(
-            self.isa, "attention", f"{tokens} tokens at {depth}", macs / seconds / 1e9, "GMAC/s",
-            "fma", macs / seconds / self.limits.float_macs,
+            self.isa, f"attention {kv_cache}", f"{tokens} tokens at {depth}",
+            macs / seconds / 1e9, "GMAC/s", "fma", macs / seconds / self.limits.float_macs,
         )  # fmt: skip
 
     def packing(self, op: str, kind: str) -> Row:
@@ -129,9 +129,10 @@ class Bench:
                 yield self.matmul(format, tokens, streamed=False)
             for tokens in (t for t in TOKENS if t <= STREAMED_TOKENS):
                 yield self.matmul(format, tokens, streamed=True)
-        for depth in DEPTHS:
-            for tokens in (1, 64):
-                yield self.attention(tokens, depth)
+        for kv_cache in _native.cache_types():
+            for depth in DEPTHS:
+                for tokens in (1, 64):
+                    yield self.attention(kv_cache, tokens, depth)
         for op in PACKS:
             for kind in sorted({facts.activation for facts in PACKED_FORMATS.values()}):
                 yield self.packing(op, kind)

@@ -1,4 +1,5 @@
-"""The oracles with keys and values rounded to float16, as the engine's cache holds them.
+"""The oracles with keys and values rounded as the engine's cache holds them: to float16, or as
+asked.
 
 Without that, a float32 oracle differs by a few in 10,000, where a wrong scale could hide.
 """
@@ -12,12 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from reference import forward
+from reference import forward, kv_cache
 from reference.forward import Array, Tensors
-
-
-def rounded(x: Array) -> Array:
-    return x.astype(np.float16).astype(np.float32)
 
 
 def reference_logits(
@@ -25,14 +22,17 @@ def reference_logits(
     tensors: Tensors,
     ids: Sequence[int],
     activations: forward.Activations | None = None,
+    *,
+    cache: str = "f16",
 ) -> Array:
     """Ask the numpy reference for the logits of every position: (n, vocab_size) float32."""
     attention = forward.attention
 
-    def with_f16_cache(q: Array, k: Array, v: Array, mask: Array, **options: Any) -> Array:
-        return attention(q, rounded(k), rounded(v), mask, **options)
+    def with_cache(q: Array, k: Array, v: Array, mask: Array, **options: Any) -> Array:
+        k, v = kv_cache.kept(cache, k), kv_cache.kept(cache, v)
+        return attention(kv_cache.asked(cache, q), k, v, mask, **options)
 
-    forward.attention = with_f16_cache
+    forward.attention = with_cache
     try:
         return forward.logits(config, tensors, ids, activations)
     finally:

@@ -81,10 +81,22 @@ def test_the_environment_chooses_the_instruction_set(
         engines.load(stories_gguf)
 
 
-@pytest.mark.parametrize("kv_cache", ["q8_0", "F16", "", None, 16, ["f16"]])
+@pytest.mark.parametrize("kv_cache", ["q6_k", "", None, 16, ["f16"], "x" * 1000])
 def test_another_type_of_cache_is_refused(stories_gguf: Path, kv_cache: Any) -> None:
-    with pytest.raises(InvalidOption, match="`kv_cache`"):
+    with pytest.raises(InvalidOption, match="`kv_cache`: expected one of f16, f32, q8_0") as caught:
         Engine.load(stories_gguf, threads=1, kv_cache=kv_cache)
+    assert len(caught.value.message) < 200 and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"), [("F16", "f16"), ("q8", "q8_0"), ("Q8_0", "q8_0"), ("fp32", "f32")]
+)
+def test_a_type_of_cache_that_is_misspelled_is_guessed(
+    stories_gguf: Path, asked: str, meant: str
+) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        Engine.load(stories_gguf, threads=1, kv_cache=asked)
+    assert caught.value.hint == f"did you mean `{meant}`?"
 
 
 def test_a_model_that_is_not_there_is_not_found(tmp_path: Path) -> None:
@@ -444,7 +456,7 @@ def test_an_embedding_knows_nothing_of_its_company(
     expected = engines.load(stories_gguf).embed(texts)
     together = engines.load(stories_gguf, isa=isa, threads=2)
     assert together.embed(texts).tobytes() == expected.tobytes()
-    monkeypatch.setattr("inferno.engine._HIDDEN_ROWS", 7)  # texts are cut, and share passes
+    monkeypatch.setattr("inferno.engine.MAX_PASS_ROWS", 7)  # texts are cut, and share passes
     assert together.embed(texts).tobytes() == expected.tobytes()
     alone = np.concatenate([together.embed([text]) for text in texts])
     assert alone.tobytes() == expected.tobytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+import architectures
 import checkpoints
 import engines
 import f16_cache
 from inferno import Engine, InvalidCheckpoint, InvalidOption, OutOfMemory, loading
+from inferno.description import describe
 
 IDS = engines.random_ids(40)
 LAYER = "model.layers.1"
+CACHES = loading.KV_CACHE_TYPES
 
 Change = Callable[[dict[str, Any]], None]
 
@@ -284,10 +288,13 @@ def test_a_shorter_context_changes_no_logits(llama_gguf: Path) -> None:
 class Memory:
     """Says how much memory is free, counted from what weights and scratch of a model need."""
 
-    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        engine = Engine.load(path, threads=1)
-        self.position = engine.memory.kv_cache_per_token
-        self.base = loading.weight_bytes(engine._loaded.program) + loading._SCRATCH_BYTES
+    def __init__(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, *, kv_cache: str = "f16"
+    ) -> None:
+        needed = describe(path, kv_cache=kv_cache).memory
+        self.position = needed.kv_cache_per_token
+        self.weights = needed.weights
+        self.base = needed.weights + needed.scratch
         self._monkeypatch = monkeypatch
 
     def is_free(self, count: int | None) -> None:
@@ -304,7 +311,7 @@ def memory(llama_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> Memory:
 
 
 def test_weights_are_estimated_as_they_are_packed(llama_gguf: Path, memory: Memory) -> None:
-    estimated = memory.base - loading._SCRATCH_BYTES
+    estimated = memory.weights
     packed = engines.load(llama_gguf).memory.weights
     assert estimated <= packed <= 1.05 * estimated  # what is aligned takes a little more
 
@@ -383,3 +390,64 @@ def test_a_full_context_names_the_longer_one_of_the_model(llama_gguf: Path, memo
 def test_smaller_weights_leave_room_for_a_longer_context(llama_gguf: Path, memory: Memory) -> None:
     memory.holds(64)
     assert engines.load(llama_gguf, weights="q4_0").context > engines.load(llama_gguf).context
+
+
+@pytest.fixture
+def wide_gguf(tmp_path: Path) -> Path:
+    """A model whose heads are whole blocks of the cache."""
+    return engines.tiny_gguf(tmp_path / "wide.gguf", head_dim=64)
+
+
+def test_a_cache_of_eight_bits_takes_about_half_and_leaves_room_for_more(
+    wide_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = {type: Memory(wide_gguf, monkeypatch, kv_cache=type).position for type in CACHES}
+    assert taken["f32"] == 2 * taken["f16"]
+    assert taken["q8_0"] / taken["f16"] == 34 / 64  # 32 codes and a scale, in place of 32 halves
+    for type, position in taken.items():
+        assert engines.load(wide_gguf, kv_cache=type).memory.kv_cache_per_token == position
+    memory = Memory(wide_gguf, monkeypatch)
+    memory.holds(128)
+    contexts = [engines.load(wide_gguf, kv_cache=type).context for type in ("f32", "f16", "q8_0")]
+    assert contexts == [64, 128, 192]
+
+
+def test_memory_that_is_short_has_three_remedies(
+    wide_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = Memory(wide_gguf, monkeypatch)
+    memory.holds(128)
+    for type, is_named in (("f16", True), ("f32", True), ("q8_0", False)):
+        with pytest.raises(OutOfMemory) as caught:
+            engines.load(wide_gguf, context=256, kv_cache=type)
+        hint = caught.value.hint or ""
+        assert re.search(r"load with context=\d+, ", hint)
+        assert ('kv_cache="q8_0"' in hint) == is_named
+        assert 'weights="q4_0"' in hint
+        assert f"{type} cache for 256 tokens" in caught.value.message
+
+
+def test_heads_that_eight_bits_would_not_make_smaller_are_not_told_to(
+    llama_gguf: Path, memory: Memory
+) -> None:
+    memory.holds(128)  # heads of 16, which a block of 32 pads
+    with pytest.raises(OutOfMemory) as caught:
+        engines.load(llama_gguf, context=256)
+    assert "kv_cache" not in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("kind", ["llama_gguf", "qwen2_directory", "mixture"])
+def test_no_pass_takes_more_scratch_than_was_estimated(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    mixture = kind == "mixture"
+    path = architectures.save(tmp_path, "mixtral") if mixture else request.getfixturevalue(kind)
+    estimated = describe(path).memory.scratch
+    engine = engines.load(path, threads=2)
+    ids = [1] * min(engine.context, 250)
+    engine.score(ids)
+    engine.embed([ids, ids, ids])
+    engine.new_session().feed(ids)
+    taken = engine.memory.scratch
+    assert 0 < taken <= estimated - loading._SMALL_THINGS_BYTES
+    assert estimated - loading._SMALL_THINGS_BYTES < 4 * taken  # and not wildly less

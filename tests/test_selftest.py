@@ -18,8 +18,8 @@ def test_a_wrong_bit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     logits = selftest._logits
     best = _native.isas()[0]
 
-    def tampered(isa: str, format: str) -> np.ndarray:
-        found = logits(isa, format)
+    def tampered(isa: str, format: str, kv_cache: str = "f16") -> np.ndarray:
+        found = logits(isa, format, kv_cache)
         if (isa, format) == (best, "q8_0"):
             found.view(np.uint32)[-1, -1] ^= 1
         return found

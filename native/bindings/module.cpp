@@ -299,7 +299,13 @@ NB_MODULE(_native, m) {
         .def_prop_ro("weight_bytes", &Model::weight_bytes);
 
     nb::class_<PagePool>(m, "PagePool", "Pages of 64 positions of keys and values.")
-        .def(nb::init<int, int, int>(), "layers"_a, "kv_heads"_a, "head_dim"_a)
+        .def(
+            "__init__",
+            [](PagePool* self, int layers, int kv_heads, int head_dim, const std::string& type) {
+                check(layers > 0 && kv_heads > 0 && head_dim > 0, "a page has layers, heads and dimensions");
+                new (self) PagePool(layers, kv_heads, head_dim, cache_type_named(type));
+            },
+            "layers"_a, "kv_heads"_a, "head_dim"_a, "type"_a)
         .def_prop_ro("bytes_per_position", &PagePool::bytes_per_position)
         .def_prop_ro("allocated_bytes", &PagePool::allocated_bytes)
         .def_prop_ro("page_bytes", &PagePool::page_bytes)
@@ -461,6 +467,16 @@ NB_MODULE(_native, m) {
         "importance"_a = nb::none(),
         "Encode stored rows of floats as `format` is stored in files: (bytes,) u8. `importance`: (columns,) f32, what "
         "squared errors are weighted by.");
+    m.def(
+        "cache_types",
+        [] {
+            std::vector<std::string> names;
+#define X(Type, name) names.emplace_back(#name);
+            INFERNO_CACHE_TYPES(X)
+#undef X
+            return names;
+        },
+        "How keys and values can be kept.");
     m.def(
         "quantizers",
         [] {

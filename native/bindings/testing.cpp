@@ -132,22 +132,25 @@ nb::bytes pack(const std::string& isa, const std::string& op, const std::string&
 
 // Keys and values of one layer in pages: k, v: (positions, kv_heads, head_dim).
 struct FilledCache {
-    FilledCache(const KernelTable& kernels, const FloatTensor& k, const FloatTensor& v, float garbage)
+    FilledCache(const KernelTable& kernels, CacheType type, const FloatTensor& k, const FloatTensor& v, float garbage)
         : kv_heads((int)k.shape(1)),
           dim((int)k.shape(2)),
           positions((int64_t)k.shape(0)),
-          pool(std::make_shared<PagePool>(1, kv_heads, dim)),
+          pool(std::make_shared<PagePool>(1, kv_heads, dim, type)),
           cache(pool) {
         cache.reserve(positions);
         // What a page held before must not matter.
-        for (uint8_t* page : cache.pages())
-            std::fill((f16*)page, (f16*)(page + pool->bytes_per_position() * kPagePositions), f32_to_f16(garbage));
+        for (uint8_t* page : cache.pages()) {
+            uint8_t* const end = page + pool->page_bytes();
+            type == CacheType::f32 ? std::fill((float*)page, (float*)end, garbage)
+                                   : std::fill((f16*)page, (f16*)end, f32_to_f16(garbage));
+        }
         const std::vector<float> keys = with_slack(k.data(), k.size()), values = with_slack(v.data(), v.size());
         for (int64_t p = 0; p < positions; ++p)
             for (int h = 0; h < kv_heads; ++h)
-                kernels.store_kv(&keys[(p * kv_heads + h) * dim], &values[(p * kv_heads + h) * dim], dim,
-                                 pool->head_dim_padded(), (int)(p % kPagePositions),
-                                 cache.pages()[p / kPagePositions] + pool->head_offset(0, h));
+                kernels.store_kv[(int)type](&keys[(p * kv_heads + h) * dim], &values[(p * kv_heads + h) * dim], dim,
+                                            (int)(p % kPagePositions),
+                                            cache.pages()[p / kPagePositions] + pool->head_offset(0, h));
     }
     int kv_heads, dim;
     int64_t positions;
@@ -159,8 +162,9 @@ struct FilledCache {
 void attend(const KernelTable& kernels, const FilledCache& kv, const float* q, int tokens, int heads, float scale,
             bool splits_apart, int unit_tokens, float* out, int64_t window = 0, float softcap = 0.0f,
             const float* sinks = nullptr) {
-    const int dim = kv.dim, padded = kv.pool->head_dim_padded(), group = heads / kv.kv_heads;
+    const int dim = kv.dim, padded = (int)round_up(dim, 16), group = heads / kv.kv_heads;
     const int64_t stride = attention_state_floats(padded);
+    const auto attention = kernels.attention[(int)kv.pool->type()];
     std::vector<const float*> queries((size_t)(unit_tokens * group));
     std::vector<size_t> places(queries.size());
     std::vector<float> state((size_t)(unit_tokens * group * stride)), part(state.size());
@@ -189,12 +193,12 @@ void attend(const KernelTable& kernels, const FilledCache& kv, const float* q, i
                                state.data(),
                                scratch.data()};
             if (!splits_apart) {
-                kernels.attention(args);
+                attention(args);
             } else {
                 for (int64_t s = 0; s < splits; ++s) {
                     args.first_split = s, args.last_split = s + 1;
                     args.state = s == 0 ? state.data() : part.data();
-                    kernels.attention(args);
+                    attention(args);
                     for (int r = 0; s > 0 && r < rows; ++r)
                         kernels.merge_states(&state[r * stride], &part[r * stride], padded);
                 }
@@ -205,13 +209,14 @@ void attend(const KernelTable& kernels, const FilledCache& kv, const float* q, i
         }
 }
 
-Rows attention(const std::string& isa, const FloatTensor& q, const FloatTensor& k, const FloatTensor& v, float scale,
-               bool splits_apart, int unit_tokens, float garbage, int64_t window, float softcap,
-               std::optional<FloatArray> sinks) {
+Rows attention(const std::string& isa, const std::string& cache_type, const FloatTensor& q, const FloatTensor& k,
+               const FloatTensor& v, float scale, bool splits_apart, int unit_tokens, float garbage, int64_t window,
+               float softcap, std::optional<FloatArray> sinks) {
     const KernelTable& kernels = choose_kernels(isa);
-    const FilledCache kv(kernels, k, v, garbage);
+    const FilledCache kv(kernels, cache_type_named(cache_type), k, v, garbage);
+    const std::vector<float> queries = with_slack(q.data(), q.size());
     std::vector<float> out(q.size());
-    attend(kernels, kv, q.data(), (int)q.shape(0), (int)q.shape(1), scale, splits_apart, unit_tokens, out.data(),
+    attend(kernels, kv, queries.data(), (int)q.shape(0), (int)q.shape(1), scale, splits_apart, unit_tokens, out.data(),
            window, softcap, sinks ? sinks->data() : nullptr);
     return copy_to_numpy(out.data(), {q.shape(0), q.shape(1), q.shape(2)});
 }
@@ -324,13 +329,15 @@ std::vector<double> time_matmul(const std::string& isa, ThreadPool& pool, const 
 }
 
 // Every thread attends to the same keys and values.
-std::vector<double> time_attention(const std::string& isa, ThreadPool& pool, const FloatTensor& q, const FloatTensor& k,
-                                   const FloatTensor& v, int calls, int runs) {
+std::vector<double> time_attention(const std::string& isa, ThreadPool& pool, const std::string& cache_type,
+                                   const FloatTensor& q, const FloatTensor& k, const FloatTensor& v, int calls,
+                                   int runs) {
     const KernelTable& kernels = choose_kernels(isa);
-    const FilledCache kv(kernels, k, v, 0.0f);
+    const FilledCache kv(kernels, cache_type_named(cache_type), k, v, 0.0f);
+    const std::vector<float> queries = with_slack(q.data(), q.size());
     std::vector<std::vector<float>> out((size_t)pool.size(), std::vector<float>(q.size()));
     return timed(pool, calls, runs, [&](int thread) {
-        attend(kernels, kv, q.data(), (int)q.shape(0), (int)q.shape(1), 0.1f, false, 4, out[thread].data());
+        attend(kernels, kv, queries.data(), (int)q.shape(0), (int)q.shape(1), 0.1f, false, 4, out[thread].data());
     });
 }
 
@@ -387,13 +394,14 @@ void bind_testing(nb::module_& m) {
     m.def("softcap", &softcap, "isa"_a, "x"_a, "limit"_a);
     m.def("route", &route, "isa"_a, "logits"_a, "chosen"_a, "normalize"_a);
     m.def("combine", &combine, "isa"_a, "rows"_a, "weights"_a, "into"_a = nb::none());
-    m.def("attention", &attention, "isa"_a, "q"_a, "k"_a, "v"_a, "scale"_a, "splits_apart"_a = false,
+    m.def("attention", &attention, "isa"_a, "cache_type"_a, "q"_a, "k"_a, "v"_a, "scale"_a, "splits_apart"_a = false,
           "unit_tokens"_a = 4, "garbage"_a = 0.0f, "window"_a = 0, "softcap"_a = 0.0f, "sinks"_a = nb::none());
     m.def("rope", &rope, "isa"_a, "x"_a, "head_dim"_a, "position"_a, "inverse_frequencies"_a);
     m.def("exp", &exp, "isa"_a, "x"_a);
     m.def("time_matmul", &time_matmul, "isa"_a, "pool"_a, "format"_a, "rows"_a, "columns"_a, "tokens"_a, "calls"_a,
           "runs"_a);
-    m.def("time_attention", &time_attention, "isa"_a, "pool"_a, "q"_a, "k"_a, "v"_a, "calls"_a, "runs"_a);
+    m.def("time_attention", &time_attention, "isa"_a, "pool"_a, "cache_type"_a, "q"_a, "k"_a, "v"_a, "calls"_a,
+          "runs"_a);
     m.def("time_pack", &time_pack, "isa"_a, "pool"_a, "op"_a, "kind"_a, "x"_a, "other"_a, "calls"_a, "runs"_a);
     m.def("walk_phases", &walk_phases, "pool"_a, "counts"_a, "throw_at"_a = -1, "nested"_a = false);
     m.def("uniform", &uniform, "seed"_a, "position"_a, "choice"_a);

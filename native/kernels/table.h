@@ -2,6 +2,7 @@
 // Every function is bit-equal in every table. Kernels know no models, threads or Python; they assume
 // their preconditions, which are checked when a plan is built.
 #pragma once
+#include "kernels/cache_types.h"
 #include "quant/formats.h"
 
 namespace inferno {
@@ -47,9 +48,7 @@ struct AttentionArgs {
     float* scratch;  // attention_scratch_floats(rows, head_dim_padded): the states of a split, the queries
 };
 
-constexpr int kPagePositions = 64;  // positions a page of the KV cache, and a step of the online softmax
-constexpr int kSplit = 512;         // positions after which the softmax starts afresh and is merged
-constexpr int kKeyGroup = 16;       // positions side by side in a page's keys: one virtual lane each
+constexpr int kSplit = 512;  // positions after which the softmax starts afresh and is merged
 
 // Rows that share a load of keys and values, at most: each instruction set has its own number (kGroupRows).
 constexpr int kMaxGroupRows = 12;
@@ -96,8 +95,8 @@ struct KernelTable {
     // x: (heads, head_dim), the first 2 `pairs` columns of each rotated in place: (i, i + pairs) is a pair
     void (*rope)(float* x, int heads, int head_dim, int pairs, const float* cos, const float* sin);
     // k, v: (head_dim) of one head -> column `position % 64` of a page's keys and values
-    void (*store_kv)(const float* k, const float* v, int head_dim, int head_dim_padded, int position, uint8_t* page);
-    void (*attention)(const AttentionArgs&);
+    void (*store_kv[kNumCacheTypes])(const float* k, const float* v, int head_dim, int position, uint8_t* page);
+    void (*attention[kNumCacheTypes])(const AttentionArgs&);
     // into = merge(into, from): softmax states of two neighbouring ranges, left to right
     void (*merge_states)(float* into, const float* from, int head_dim_padded);
     // out: (head_dim) = value sums / (running sum + e^sink); a sink of minus infinity is none

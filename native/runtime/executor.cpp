@@ -195,7 +195,8 @@ void Executor::lay_out(const std::vector<SequenceRows>& batch) {
     num_selected_ = (int)selected_.size();
     for (size_t i = 0; i < rows_.size(); ++i) {
         const auto& spec = plan.rows[i];
-        if (is_gated_[i]) continue;
+        const bool is_logits = (int)i == plan.ops.back().output.rows;
+        if (is_gated_[i] || (is_logits && output_ == Output::hidden)) continue;
         // A block of slack: kernels read whole vectors of lanes at a row's end.
         const int64_t floats = num_rows_of(spec.extent) * row_stride(spec) + kBlock;
         rows_[i].reserve((size_t)floats * sizeof(float));
@@ -612,9 +613,8 @@ void Executor::rotate_and_store(const Op& op, int chunk) {
         const int64_t position = row_list_[i].position;
         uint8_t* page = cache.pages()[position / kPagePositions];
         for (int h = 0; h < op.kv_heads; ++h)
-            kernels_.store_kv(k + (int64_t)h * op.head_dim, v + (int64_t)h * op.head_dim, op.head_dim,
-                              pool.head_dim_padded(), (int)(position % kPagePositions),
-                              page + pool.head_offset(op.layer, h));
+            kernels_.store_kv[(int)pool.type()](k + (int64_t)h * op.head_dim, v + (int64_t)h * op.head_dim, op.head_dim,
+                                                (int)(position % kPagePositions), page + pool.head_offset(op.layer, h));
     });
 }
 
@@ -634,7 +634,7 @@ void Executor::attend(const Op& op, const AttentionUnit& unit) {
     args.pages = cache.pages().data();
     args.page_offset = pool.head_offset(op.layer, unit.kv_head);
     args.head_dim = op.head_dim;
-    args.head_dim_padded = pool.head_dim_padded();
+    args.head_dim_padded = (int)round_up(op.head_dim, 16);
     args.scale = op.scale;
     args.window = op.window;
     args.softcap = op.limit;
@@ -644,7 +644,7 @@ void Executor::attend(const Op& op, const AttentionUnit& unit) {
     float* const space = workspace(state_floats + attention_scratch_floats(args.rows, args.head_dim_padded));
     args.state = splits_apart_ ? states_.as<float>() + unit.state : space;
     args.scratch = space + state_floats;
-    kernels_.attention(args);
+    kernels_.attention[(int)pool.type()](args);
     if (splits_apart_) return;
     for (int r = 0; r < args.rows; ++r)
         kernels_.finish_state(

@@ -12,10 +12,16 @@ constexpr int64_t kSlabBytes = 16 << 20;  // eight huge pages: at most an eighth
 
 }  // namespace
 
-PagePool::PagePool(int layers, int kv_heads, int head_dim)
-    : kv_heads_(kv_heads),
-      head_dim_padded_((int)round_up(head_dim, 16)),
-      head_bytes_((int64_t)2 * kPagePositions * head_dim_padded_ * (int64_t)sizeof(f16)),
+CacheType cache_type_named(const std::string& name) {
+    for (int i = 0; i < kNumCacheTypes; ++i)
+        if (name == cache_type_info((CacheType)i, 1).name) return (CacheType)i;
+    throw Error("native-error", "Unknown type of cache `" + name + "`");
+}
+
+PagePool::PagePool(int layers, int kv_heads, int head_dim, CacheType type)
+    : type_(type),
+      kv_heads_(kv_heads),
+      head_bytes_(2 * cache_type_info(type, head_dim).half_bytes),
       page_bytes_(head_bytes_ * layers * kv_heads) {}
 
 int64_t PagePool::allocated_bytes() const {

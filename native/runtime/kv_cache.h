@@ -1,6 +1,6 @@
 // Keys and values in pages of 64 positions, counted by reference.
 //
-//   page = [layer][kv_head] { keys f16 [4][head_dim][16] | values f16 [64][head_dim] }
+//   page = [layer][kv_head] { keys of 64 positions | their values }, as kernels/cache_types.h has them
 //
 // A cache is a list of pages and a length. Forking shares the pages; whoever writes into a shared page
 // copies it first. `Page` keeps one for other caches to adopt. Knows no tokens: which positions may be
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/buffer.h"
@@ -16,14 +17,16 @@
 
 namespace inferno {
 
+CacheType cache_type_named(const std::string& name);  // throws native-error
+
 class PagePool {
 public:
-    PagePool(int layers, int kv_heads, int head_dim);
+    PagePool(int layers, int kv_heads, int head_dim, CacheType type);
 
+    CacheType type() const { return type_; }
     int64_t page_bytes() const { return page_bytes_; }
     int64_t bytes_per_position() const { return page_bytes_ / kPagePositions; }
     int64_t head_offset(int layer, int kv_head) const { return ((int64_t)layer * kv_heads_ + kv_head) * head_bytes_; }
-    int head_dim_padded() const { return head_dim_padded_; }
     int64_t allocated_bytes() const;
     int64_t pages_in_use() const;
 
@@ -37,8 +40,8 @@ private:
     bool is_shared(int page) const;
     uint8_t* data(int page) { return pages_[page]; }
 
+    const CacheType type_;
     const int kv_heads_;
-    const int head_dim_padded_;
     const int64_t head_bytes_, page_bytes_;
     mutable std::mutex mutex_;     // sessions may be dropped from any thread
     std::vector<Buffer> slabs_;    // several pages each, so that they fill huge pages

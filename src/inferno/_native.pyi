@@ -77,7 +77,7 @@ class Model:
 class PagePool:
     """Pages of 64 positions of keys and values."""
 
-    def __init__(self, layers: int, kv_heads: int, head_dim: int) -> None: ...
+    def __init__(self, layers: int, kv_heads: int, head_dim: int, type: str) -> None: ...
 
     @property
     def bytes_per_position(self) -> int: ...
@@ -191,6 +191,9 @@ def encode_rows(pool: ThreadPool, format: str, source: str, data: Annotated[NDAr
     """
     Encode stored rows of floats as `format` is stored in files: (bytes,) u8. `importance`: (columns,) f32, what squared errors are weighted by.
     """
+
+def cache_types() -> list[str]:
+    """How keys and values can be kept."""
 
 def quantizers() -> list[str]:
     """How floats can become blocks."""

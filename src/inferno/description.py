@@ -18,12 +18,13 @@ from inferno.config import ModelConfig
 from inferno.errors import ModelNotFound
 from inferno.excerpt import quoted
 from inferno.loading import (
+    KV_CACHE_TYPES,
     PACKED_FORMATS,
     Estimate,
     checked_context,
+    checked_kv_cache,
     estimate,
     lowered,
-    page_pool,
 )
 from inferno.lowering import Program
 from inferno.lowering.operations import Slice
@@ -45,6 +46,7 @@ class Description:
     bytes: int
     formats: Mapping[str, int]
     weights: str | None
+    kv_cache: str
     memory: Estimate
     available_memory: int | None
     chat_template: str | None
@@ -55,7 +57,11 @@ class Description:
 
 
 def describe(
-    model: str | os.PathLike[str], *, weights: str | None = None, context: int | None = None
+    model: str | os.PathLike[str],
+    *,
+    weights: str | None = None,
+    context: int | None = None,
+    kv_cache: str = KV_CACHE_TYPES[0],
 ) -> Description:
     """Describe `model`, which must be on this disk, as `Engine.load` would load it.
 
@@ -63,6 +69,7 @@ def describe(
         ModelNotFound: it is not there, or not yet.
         and what `Engine.load` raises of options and checkpoints.
     """
+    kv_cache = checked_kv_cache(kv_cache)
     entry = entry_of(model)
     weights = weights if weights is not None or entry is None else entry.weights
     copy = hub.quantized_path(model, weights) if weights is not None else None
@@ -78,7 +85,6 @@ def describe(
         if entry is not None:
             config = replace(config, name=entry.name)
         program = lowered(checkpoint, weights, context)
-        position_bytes = page_pool(config).bytes_per_position
         tokenizer = tokenizer_for(checkpoint)
         stop_ids = dict.fromkeys((*config.eos_token_ids, *tokenizer.eos_ids))
         formats: dict[str, int] = {}
@@ -93,7 +99,8 @@ def describe(
             bytes=checkpoint.bytes,
             formats=dict(sorted(formats.items(), key=lambda item: -item[1])),
             weights=weights,
-            memory=estimate(program, position_bytes, checked_context(config, context)),
+            kv_cache=kv_cache,
+            memory=estimate(config, program, kv_cache, checked_context(config, context)),
             available_memory=available_memory(),
             chat_template=checkpoint.chat_template,
             stop_tokens={id: tokenizer.token_text(id) for id in stop_ids},

@@ -24,7 +24,15 @@ from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText
 from inferno.excerpt import shown
 from inferno.generation import Generation, TokenLogprobs
 from inferno.graph import Floats
-from inferno.loading import LoadedModel, Progress, load_model
+from inferno.loading import (
+    KV_CACHE_TYPES,
+    LOGITS_ROWS,
+    MAX_PASS_ROWS,
+    LoadedModel,
+    Progress,
+    checked_kv_cache,
+    load_model,
+)
 from inferno.machine import MAX_THREADS, default_threads
 from inferno.options import SamplingParams
 from inferno.prefix_cache import PAGE_POSITIONS, PrefixCache
@@ -34,13 +42,6 @@ from inferno.session import Rows, Session, context_full
 from inferno.speculation import PassCosts
 from inferno.tokenizer import Tokenizer, tokenizer_for
 from inferno.weights import open_checkpoint
-
-KV_CACHE_TYPES = ("f16",)
-
-# Rows whose logits are computed at once when all are wanted: 64 x 49,152 floats are 12 MB.
-_LOGITS_ROWS = 64
-# Rows of a pass whose logits nobody wants.
-_HIDDEN_ROWS = 512
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Engine:
         self.isa = isa
         self.threads = threads.size
         self.weight_formats = loaded.formats
+        self.kv_cache = loaded.kv_cache
         self.load_seconds = 0.0
         self.system: str | None = None  # the system message of chats that have none
         self.stop_ids = frozenset({*config.eos_token_ids, *tokenizer.eos_ids})
@@ -93,7 +95,7 @@ class Engine:
         weights: str | None = None,
         threads: int | None = None,
         context: int | None = None,
-        kv_cache: str = "f16",
+        kv_cache: str = KV_CACHE_TYPES[0],
         isa: str | None = None,
         progress: Progress | None = None,
     ) -> Engine:
@@ -105,7 +107,8 @@ class Engine:
                 None keeps the types of the file, or does what the catalogue says of the model.
             threads: worker threads; None asks the machine (see `machine.default_threads`).
             context: positions a session can hold; None for the model's, or what memory allows.
-            kv_cache: type of cached keys and values: "f16".
+            kv_cache: type of cached keys and values: "f16", "f32" (twice the memory), or "q8_0"
+                (half of it, for a small loss).
             isa: an instruction set; None for INFERNO_ISA, or the best of this CPU.
             progress: called with (what, done bytes, total bytes) while fetching and loading.
 
@@ -113,10 +116,7 @@ class Engine:
             ModelNotFound, DownloadFailed, AccessDenied, InvalidCheckpoint, UnsupportedModel,
             InvalidOption, OutOfMemory.
         """
-        if kv_cache not in KV_CACHE_TYPES:
-            raise InvalidOption(
-                f"`kv_cache`: expected one of {', '.join(KV_CACHE_TYPES)}, found {shown(kv_cache)}"
-            )
+        kv_cache = checked_kv_cache(kv_cache)
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
             raise InvalidOption(f"`threads`: expected an integer, found {shown(threads)}")
         if isa is not None and not isinstance(isa, str):
@@ -147,7 +147,14 @@ class Engine:
                     hint="the tokenizer is of another model",
                 )
             template = ChatTemplate.of_model(checkpoint.chat_template, tokenizer)
-            loaded = load_model(checkpoint, pool, weights=weights, context=context, progress=report)
+            loaded = load_model(
+                checkpoint,
+                pool,
+                weights=weights,
+                context=context,
+                kv_cache=kv_cache,
+                progress=report,
+            )
             engine = cls(config, tokenizer, template, loaded, pool, isa)
             engine.system = entry.system if entry is not None else None
         engine.load_seconds = time.perf_counter() - began
@@ -362,11 +369,11 @@ class Engine:
             raise context_full(0, len(ids), self)
         cache = self._new_cache() if cache is None else cache
         array = np.array(ids, dtype=np.int32)
-        for start in range(len(cache), first, _HIDDEN_ROWS):
-            chunk = array[start : min(first, start + _HIDDEN_ROWS)]
+        for start in range(len(cache), first, MAX_PASS_ROWS):
+            chunk = array[start : min(first, start + MAX_PASS_ROWS)]
             self._executor.forward([(cache, chunk, "none")])
-        for start in range(first, len(ids), _LOGITS_ROWS):
-            chunk = array[start : start + _LOGITS_ROWS]
+        for start in range(first, len(ids), LOGITS_ROWS):
+            chunk = array[start : start + LOGITS_ROWS]
             yield self._executor.forward([(cache, chunk, "all")])
 
     def _hidden_blocks(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, Floats]]:
@@ -375,7 +382,7 @@ class Engine:
         Short texts share a pass, and with it the weights that it reads.
         """
         batch: list[tuple[int, Any, Any]] = []
-        room = _HIDDEN_ROWS
+        room = MAX_PASS_ROWS
 
         def run() -> Iterator[tuple[int, Floats]]:
             rows = self._executor.forward_hidden([(cache, ids, "all") for _, cache, ids in batch])
@@ -393,7 +400,7 @@ class Engine:
                 rest, room = rest[taken:], room - taken
                 if not room:
                     yield from run()
-                    batch, room = [], _HIDDEN_ROWS
+                    batch, room = [], MAX_PASS_ROWS
         if batch:
             yield from run()
 

@@ -63,6 +63,7 @@ class Quality:
 
     name: str
     formats: tuple[str, ...]
+    kv_cache: str
     loss: Mean
     excess_loss: Mean | None = None  # over the reference's, token by token
     top1: Mean | None = None  # share of tokens where its likeliest token is the reference's
@@ -201,11 +202,12 @@ class _Tally:
         for number, (name, one) in enumerate(zip(names, self._engines, strict=True)):
             loss = Mean.of(self._losses[number])
             if number == 0:
-                yield Quality(name, one.weight_formats, loss)
+                yield Quality(name, one.weight_formats, one.kv_cache, loss)
                 continue
             yield Quality(
                 name,
                 one.weight_formats,
+                one.kv_cache,
                 loss,
                 Mean.of(self._losses[number] - self._losses[0]),
                 Mean.of(self._agrees[number - 1]),

@@ -6,6 +6,7 @@ Knows no text: no tokenizer, no template, no sampling.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -46,13 +47,22 @@ class PackedFormat(NamedTuple):
 
 
 PACKED_FORMATS = {f.name: f for f in map(PackedFormat._make, _native.formats())}
+ACTIVATIONS = {name: (columns, size) for name, columns, size in _native.activations()}
 _FLOAT_FORMATS = ("f32", "f16", "bf16")
 
 # Texts of a whole context that the KV cache should hold: one that runs, and some to come back to.
 _CACHED_CONTEXTS = 4
 
-# What an engine needs beside weights and cache: activations of a chunk of prefill, logits, Python.
-_SCRATCH_BYTES = 64 << 20
+# How keys and values can be kept, the default first.
+KV_CACHE_TYPES = tuple(_native.cache_types())
+
+# Rows of a pass at most, and those of them whose logits are computed at once when all are wanted:
+# 64 x 49,152 floats are 12 MB.
+MAX_PASS_ROWS = 512
+LOGITS_ROWS = 64
+# What is not counted one by one: what threads set aside in a phase (a quarter of a megabyte each),
+# softmax states of a long context, ids, Python's objects.
+_SMALL_THINGS_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,7 @@ class LoadedModel:
     program: Program
     formats: tuple[str, ...]  # of the matrices, by size
     context: int
+    kv_cache: str  # type of the pages
     cache_bytes: int  # of pages, before those that no session needs are given up
 
 
@@ -73,18 +84,19 @@ def load_model(
     *,
     weights: str | None,
     context: int | None,
+    kv_cache: str,
     progress: Progress,
 ) -> LoadedModel:
     """Pack the checkpoint's weights for the native core.
 
     Raises:
-        InvalidOption: `weights` or `context` cannot be.
+        InvalidOption: `weights`, `context` or `kv_cache` cannot be.
         InvalidCheckpoint: tensors are missing, extra, or of the wrong shape.
         OutOfMemory: it would not fit.
     """
     program = lowered(checkpoint, weights, context)
-    pages = page_pool(checkpoint.config)
-    context = _fitting_context(checkpoint, program, pages.bytes_per_position, context)
+    pages = page_pool(checkpoint.config, kv_cache)
+    context = _fitting_context(checkpoint, program, kv_cache, context)
     model = _native.Model(_plan(checkpoint, program))
     _pack(checkpoint, program, model, threads, progress)
     sizes: dict[str, int] = {}
@@ -96,6 +108,7 @@ def load_model(
         program,
         tuple(sorted(sizes, key=lambda f: -sizes[f])),
         context,
+        kv_cache,
         _cache_bytes(pages.bytes_per_position * context),
     )
 
@@ -121,9 +134,22 @@ def lowered(checkpoint: Checkpoint, weights: str | None, context: int | None = N
     return program
 
 
-def page_pool(c: ModelConfig) -> _native.PagePool:
+def checked_kv_cache(asked: object) -> str:
+    """Return a type of cache. Raises InvalidOption if there is none of that name."""
+    if isinstance(asked, str) and asked in KV_CACHE_TYPES:
+        return asked
+    close = difflib.get_close_matches(str(asked).lower(), KV_CACHE_TYPES, n=1)
+    raise InvalidOption(
+        f"`kv_cache`: expected one of {', '.join(KV_CACHE_TYPES)}, found {shown(asked)}",
+        hint=f"did you mean `{close[0]}`?"
+        if isinstance(asked, str) and close
+        else f"leave it out for {KV_CACHE_TYPES[0]}",
+    )
+
+
+def page_pool(c: ModelConfig, kv_cache: str) -> _native.PagePool:
     """Return the pool that a model's caches take their pages from; it holds none yet."""
-    return _native.PagePool(c.num_hidden_layers, c.num_key_value_heads, c.head_dim)
+    return _native.PagePool(c.num_hidden_layers, c.num_key_value_heads, c.head_dim, kv_cache)
 
 
 class Estimate(NamedTuple):
@@ -144,9 +170,28 @@ class Estimate(NamedTuple):
         return self.weights + self.kv_cache + self.scratch
 
 
-def estimate(program: Program, position_bytes: int, context: int) -> Estimate:
-    """Return what a model will take; `position_bytes` are those of one position of its cache."""
-    return Estimate(weight_bytes(program), position_bytes, context, _SCRATCH_BYTES)
+def estimate(c: ModelConfig, program: Program, kv_cache: str, context: int) -> Estimate:
+    """Return what a model will take with a cache of the type `kv_cache`."""
+    position_bytes = page_pool(c, kv_cache).bytes_per_position
+    return Estimate(weight_bytes(program), position_bytes, context, _scratch_bytes(c, program))
+
+
+def _scratch_bytes(c: ModelConfig, program: Program) -> int:
+    """Return what the longest pass takes: its buffers, as if no two operations were fused, the
+    angles of its positions, the logits and their copy."""
+    buffers, place = assign_buffers(program.operations)
+    head = program.operations[-1].output
+    total = MAX_PASS_ROWS * len(program.ropes) * 4 * c.head_dim
+    total += LOGITS_ROWS * 4 * c.vocab_size
+    for number, buffer in enumerate(buffers):
+        rows = MAX_PASS_ROWS
+        if head is not None and number == place[head.value]:
+            rows = LOGITS_ROWS
+        if buffer.extent == "routed":
+            rows *= program.experts_per_token
+        columns, block_bytes = (32, 4 * 32) if buffer.kind == "rows" else ACTIVATIONS[buffer.kind]
+        total += rows * -(-buffer.columns // columns) * block_bytes
+    return total + _SMALL_THINGS_BYTES
 
 
 class _Formats:
@@ -235,7 +280,7 @@ def checked_context(c: ModelConfig, asked: int | None) -> int:
 
 
 def _fitting_context(
-    checkpoint: Checkpoint, program: Program, position_bytes: int, asked: int | None
+    checkpoint: Checkpoint, program: Program, kv_cache: str, asked: int | None
 ) -> int:
     """Return the context to offer: what was asked, or as much of the model's as fits in memory."""
     c = checkpoint.config
@@ -243,9 +288,10 @@ def _fitting_context(
     memory = available_memory()
     if memory is None:
         return wanted
-    needed = estimate(program, position_bytes, wanted)
+    needed = estimate(c, program, kv_cache, wanted)
     room = memory - needed.weights - needed.scratch
-    fits = max(0, room // (position_bytes * PAGE_POSITIONS)) * PAGE_POSITIONS
+    page_bytes = needed.kv_cache_per_token * PAGE_POSITIONS
+    fits = max(0, room // page_bytes) * PAGE_POSITIONS
     if fits >= wanted:
         return wanted
     if asked is None and fits >= PAGE_POSITIONS:
@@ -254,6 +300,7 @@ def _fitting_context(
         needed = needed._replace(context=PAGE_POSITIONS)
     remedies = [
         f"load with context={fits}" if fits >= PAGE_POSITIONS else None,
+        *_smaller_cache(c, needed),
         *_smaller_weights(checkpoint, program),
         "pick a smaller model"
         if fits >= PAGE_POSITIONS
@@ -263,11 +310,21 @@ def _fitting_context(
     *others, last = filter(None, remedies)
     raise OutOfMemory(
         f"Model `{c.name}`: expected {_megabytes(needed.total)} of free memory "
-        f"({_megabytes(needed.weights)} weights, {_megabytes(needed.kv_cache)} cache for "
-        f"{needed.context:,} tokens, {_megabytes(needed.scratch)} scratch), "
+        f"({_megabytes(needed.weights)} weights, {_megabytes(needed.kv_cache)} {kv_cache} cache "
+        f"for {needed.context:,} tokens, {_megabytes(needed.scratch)} scratch), "
         f"found {_megabytes(memory)}",
         hint=f"{', '.join(others)}, or {last}",
     )
+
+
+def _smaller_cache(c: ModelConfig, needed: Estimate) -> list[str]:
+    """Say which type of cache would take least, and how much; nothing if this one does."""
+    sizes = {type: page_pool(c, type).bytes_per_position for type in KV_CACHE_TYPES}
+    least = min(KV_CACHE_TYPES, key=lambda type: sizes[type])
+    if sizes[least] >= needed.kv_cache_per_token:
+        return []
+    smaller = needed._replace(kv_cache_per_token=sizes[least])
+    return [f'halve the cache (kv_cache="{least}", {_megabytes(smaller.kv_cache)})']
 
 
 def _smaller_weights(checkpoint: Checkpoint, program: Program) -> list[str]:

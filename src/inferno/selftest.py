@@ -27,7 +27,8 @@ def isas() -> tuple[list[str], str]:
 
 
 def same_bits(names: list[str]) -> dict[str, bool]:
-    """Tell for each instruction set if its logits, in every weight format, equal `scalar`'s."""
+    """Tell for each instruction set if its logits, in every weight format and with every type of
+    cache, equal `scalar`'s."""
     expected = _digest("scalar")
     return {name: _digest(name) == expected for name in names}
 
@@ -36,10 +37,12 @@ def _digest(isa: str) -> str:
     digest = hashlib.sha256()
     for format, *_ in _native.formats():
         digest.update(_logits(isa, format).tobytes())
+    for kv_cache in _native.cache_types():
+        digest.update(_logits(isa, "q8_0", kv_cache).tobytes())
     return digest.hexdigest()
 
 
-def _logits(isa: str, format: str) -> np.ndarray:
+def _logits(isa: str, format: str, kv_cache: str = "f16") -> np.ndarray:
     pool = _native.ThreadPool(2)
     draw = np.random.default_rng(7)
     facts = PACKED_FORMATS[format]
@@ -92,7 +95,7 @@ def _logits(isa: str, format: str) -> np.ndarray:
         else:
             blocks = _random_blocks(draw, format, rows * columns // facts.columns)
             model.pack(pool, number, 0, rows, format, blocks.reshape(-1))
-    cache = _native.KvCache(_native.PagePool(1, _KV_HEADS, _HEAD_DIM))
+    cache = _native.KvCache(_native.PagePool(1, _KV_HEADS, _HEAD_DIM, kv_cache))
     executor = _native.Executor(model, pool, isa)
     ids = draw.integers(0, _VOCAB, _TOKENS).astype(np.int32)
     return executor.forward([(cache, ids, "all")])

@@ -81,6 +81,7 @@ class FakeSession:
 
 class FakeEngine:
     weight_formats = ("q4_1", "q8_0")
+    kv_cache = "f16"
     context = 8192
     isa = "avx2"
     threads = 2

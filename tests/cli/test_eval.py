@@ -29,6 +29,20 @@ def test_the_table_has_a_row_a_model(stories_gguf: Path, text: Path, capsys) -> 
     assert all("±" in row for row in (reference, *others)) and "tokens" in method
 
 
+def test_the_same_model_with_another_cache_can_be_compared(
+    stories_gguf: Path, text: Path, capsys
+) -> None:
+    arguments = ["eval", str(stories_gguf), "--text", str(text), "--kv-cache", "f32", "--threads"]
+    others = [part for type in ("f16", "q8_0") for part in ("--against", f"kv-cache={type}")]
+    assert main([*arguments, "1", *others, "--json"]) == 0
+    models = json.loads(capsys.readouterr().out)["models"]
+    assert [model["kv_cache"] for model in models] == ["f32", "f16", "q8_0"]
+    assert {tuple(model["weights"]) for model in models} == {("f32",)}
+    assert 0 < models[1]["mean_kl"] < models[2]["mean_kl"] < 0.01
+    assert main([*arguments, "1", "--against", "kv-cache=q8"]) == 2
+    assert "did you mean `q8_0`" in capsys.readouterr().err
+
+
 def test_json_is_one_object_with_errors(stories_gguf: Path, text: Path, capsys) -> None:
     arguments = ["eval", str(stories_gguf), "--text", str(text), "--against", "q8_0", "--json"]
     assert main([*arguments, "--window", "16", "--stride", "5", "--threads", "1"]) == 0

@@ -89,11 +89,12 @@ def test_a_constraint_that_is_wrong_is_told_before_a_model_is_loaded(arguments):
 
 
 def test_engine_flags_become_keywords_of_load():
-    options = parse("--threads", "2", "--context", "64", "--weights", "q4_0", "--isa", "scalar")
-    assert engine_options(options) == {
+    flags = "--threads 2 --context 64 --weights q4_0 --kv-cache q8_0 --isa scalar"
+    assert engine_options(parse(*flags.split())) == {
         "threads": 2,
         "context": 64,
         "weights": "q4_0",
+        "kv_cache": "q8_0",
         "isa": "scalar",
     }
 

@@ -20,6 +20,11 @@ def test_the_load_line_says_what_was_loaded(engine):
     )
 
 
+def test_the_load_line_names_a_cache_that_is_not_the_usual_one(engine, monkeypatch):
+    monkeypatch.setattr(engine, "kv_cache", "q8_0")
+    assert " + 30 KB/token (q8_0) · " in load_line(engine())
+
+
 def test_a_name_from_a_hostile_file_stays_on_its_line(engine, monkeypatch):
     monkeypatch.setattr(engine, "config", SimpleNamespace(name="a\n\x1b[2Jb", model_type="llama"))
     assert load_line(engine()).startswith("a \N{REPLACEMENT CHARACTER}[2Jb · llama")

@@ -213,6 +213,20 @@ def test_info_as_json_has_everything_and_the_plan_if_asked(llama_gguf, capsys):
     assert json.loads(capsys.readouterr().out)["plan"][0]["operation"] == "embed"
 
 
+def test_info_estimates_the_cache_that_is_asked_about(llama_gguf, capsys):
+    def cache(*flags):
+        assert main(["info", str(llama_gguf), "--json", *flags]) == 0
+        data = json.loads(capsys.readouterr().out)
+        return data["kv_cache"], data["memory"]["kv_cache"]
+
+    assert cache() == cache("--kv-cache", "f16")
+    assert cache("--kv-cache", "f32") == ("f32", 2 * cache()[1])
+    assert main(["info", str(llama_gguf), "--kv-cache", "q8_0"]) == 0
+    assert " q8_0 cache of 256 tokens" in capsys.readouterr().out
+    assert main(["info", str(llama_gguf), "--kv-cache", "bf16"]) == 2
+    assert "`kv_cache`: expected one of" in capsys.readouterr().err
+
+
 def test_info_shows_the_whole_template_alone(llama_gguf, capsys):
     import checkpoints
 

@@ -1,10 +1,10 @@
 """The whole contract at once: one text, whatever it took to make it.
 
 {instruction set} x {threads} x {chunking of the prompt} x {how the cache came to be} x
-{speculation} x {company in the same passes}, each against the scalar kernels on one thread, alone,
-from an empty cache, without guesses. Compared are the pieces of text, the ids, their log
-probabilities, and the bytes of the logits after them. `test_one_arithmetic.py` takes the same apart
-for every format.
+{speculation} x {company in the same passes}, and for each type of cache a part of these, each
+against the scalar kernels on one thread, alone, from an empty cache, without guesses. Compared are
+the pieces of text, the ids, their log probabilities, and the bytes of the logits after them.
+`test_one_arithmetic.py` takes the same apart for every format.
 """
 
 from __future__ import annotations
@@ -149,6 +149,12 @@ def every_way() -> Iterator[tuple[int, str, str, str]]:
     return itertools.product(CHUNKS, CACHES, SPECULATIONS, COMPANIES)
 
 
+def shuffled_ways() -> list[tuple[int, str, str, str]]:
+    """List every way in an order in which neighbours differ in everything."""
+    ways = list(every_way())
+    return [ways[29 * i % len(ways)] for i in range(len(ways))]  # 29 is prime to their number, 120
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return engines.tiny_gguf(tmp_path_factory.mktemp("contract") / "m.gguf", format="q4_0")
@@ -171,6 +177,29 @@ def test_every_way_to_a_text_gives_the_same_bytes(model: Path, record_property: 
     report(record_property, ways, began)
 
 
+@pytest.mark.parametrize("kv_cache", _native.cache_types()[1:])
+def test_ways_to_a_text_give_the_same_bytes_with_another_cache(
+    tmp_path: Path, kv_cache: str, record_property: Any
+) -> None:
+    """A twelfth of the ways for each instruction set and number of threads, others each time."""
+    began = time.perf_counter()
+    # A head of one whole block of 32 and a quarter.
+    path = engines.tiny_gguf(tmp_path / "m.gguf", format="q4_0", head_dim=40)
+    options = {"kv_cache": kv_cache}
+    specification = engines.load(path, isa="scalar", **options)
+    expected, _ = seen(specification, PROMPT, PREFIX, PARAMS, 256, "cold", "off", "alone")
+    default, _ = seen(engines.load(path), PROMPT, PREFIX, PARAMS, 256, "cold", "off", "alone")
+    assert default[-1] != expected[-1]  # the logits, where the cache is another
+    ways = 0
+    for number, (isa, threads) in enumerate(itertools.product(ISAS, THREADS)):
+        engine = engines.load(path, isa=isa, threads=threads, **options)
+        for way in shuffled_ways()[number::12]:
+            found, _ = seen(engine, PROMPT, PREFIX, PARAMS, *way)
+            assert found == expected, (isa, threads, *way)
+            ways += 1
+    report(record_property, ways, began)
+
+
 @pytest.mark.real_model
 def test_ways_to_a_text_of_the_default_model_give_the_same_bytes(
     record_property: Any,
@@ -180,8 +209,7 @@ def test_ways_to_a_text_of_the_default_model_give_the_same_bytes(
     path = engines.default_model()
     prompt = [*engines.random_ids(4, 49_152), 11, 12, 13, 11, 12]
     params = PARAMS.merged(max_tokens=5, logit_bias=dict.fromkeys((11, 12, 13), 25.0))
-    # A stride that is prime to their number: neighbours differ in everything.
-    order = [list(every_way())[29 * i % 120] for i in range(120)]
+    order = shuffled_ways()
     runs = [
         (isa, threads, way)
         for i, (isa, threads) in enumerate(itertools.product(ISAS, THREADS))

@@ -9,10 +9,12 @@ import pytest
 
 import architectures
 from inferno import Engine, InvalidOption, _native, engine, loading, recipes
+from inferno.cli import flags
 from inferno.config import MAX_EXPERTS
+from inferno.errors import NativeError
 from inferno.models import supported
 from inferno.weights import FORMATS, SUPPORTED_FORMATS
-from reference import quantization
+from reference import kv_cache, quantization
 
 NATIVE = {name: rest for name, *rest in _native.formats()}
 SOURCE = Path(__file__).parents[2] / "native"
@@ -67,10 +69,36 @@ def test_weights_can_become_what_floats_are_quantized_to() -> None:
 
 
 def test_a_page_has_as_many_positions_on_both_sides() -> None:
-    assert constant("kernels/table.h", "kPagePositions") == loading.PAGE_POSITIONS
-    one_page = _native.PagePool(1, 1, 16)
+    assert constant("kernels/cache_types.h", "kPagePositions") == loading.PAGE_POSITIONS
+    one_page = _native.PagePool(1, 1, 16, "f16")
     assert one_page.bytes_per_position == 2 * 16 * 2  # keys and values of f16
     assert one_page.allocated_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("kv_cache", "head_dim", "bytes"),
+    [
+        ("f16", 64, 2 * 128),
+        ("f16", 40, 2 * 2 * 48),  # sixteen lanes
+        ("f32", 64, 2 * 256),
+        ("q8_0", 64, 2 * 2 * 34),  # blocks of 32 with a scale of two bytes
+        ("q8_0", 80, 2 * 3 * 34),
+    ],
+)
+def test_a_position_takes_what_its_numbers_take(kv_cache: str, head_dim: int, bytes: int) -> None:
+    pool = _native.PagePool(3, 2, head_dim, kv_cache)
+    assert pool.bytes_per_position == 3 * 2 * bytes
+    assert pool.page_bytes == loading.PAGE_POSITIONS * pool.bytes_per_position
+
+
+def test_the_types_of_cache_are_said_alike_everywhere() -> None:
+    types = _native.cache_types()
+    assert types == list(loading.KV_CACHE_TYPES) and set(types) == set(kv_cache.TYPES)
+    assert types[0] == "f16"  # the default
+    _, _, words = flags.ENGINE_FLAGS["kv_cache"]
+    assert words == f"of keys and values: {', '.join(types)} ({types[0]})"
+    with pytest.raises(NativeError, match="Unknown type of cache"):
+        _native.PagePool(1, 1, 16, "q4_0")
 
 
 def test_the_most_experts_are_as_many_on_both_sides() -> None:

@@ -1,5 +1,7 @@
 """The loops that the time goes into, as the compiler left them: no spills, no instruction too many.
 
+Attention over a page has two: scores and sums of values, for each type of cache and number of rows.
+
 A register tile of R row tiles and T tokens keeps R T accumulators of 16 lanes in memory on purpose
 (body/matmul.inl.h), each loaded and stored once a block; a compiler with registers to spare keeps
 some there. That is all the traffic with the stack that a block may have, and an inner loop none. A
@@ -47,6 +49,9 @@ UNPACKED = {"avx2": {*RUNS["avx2"], "Q4_K", "IQ4_NL", "IQ4_XS"}}
 MOST_CONSTANTS, MOST_SET_ASIDE = 4, 6
 
 MULTIPLIES = re.compile(r"vp(maddubsw|maddwd|dpbusd)|vfmadd")
+# Keys and values of floats, and values of int8; its keys are a matrix's tile.
+ATTENTION = re.compile(r"(score_rows|add_values|attention)<inferno::\w+, ")
+SCORES = re.compile(r"score_tile<inferno::\w+, (?P<tokens>\d+), (?P<tiles>\d+)>\(")
 TILE = re.compile(r"matmul_tile<inferno::\w+, (?P<format>.*), (?P<tokens>\d+), (?P<tiles>\d+)>\(")
 
 needs_disassembly = pytest.mark.skipif(
@@ -62,10 +67,15 @@ def objects() -> dict[str, Path]:
 
 
 @functools.cache
+def code(isa: str) -> list[Function]:
+    return disassemble(objects()[isa])
+
+
+@functools.cache
 def tiles(isa: str) -> dict[tuple[str, int, int], Function]:
     """Return the functions that multiply a register tile: (format, tokens, row tiles)."""
     found = {}
-    for function in disassemble(objects()[isa]):
+    for function in code(isa):
         if match := TILE.search(function.name):
             key = (match["format"], int(match["tokens"]), int(match["tiles"]))
             found[key] = function
@@ -142,6 +152,36 @@ def test_block_loops_spill_nothing(isa: str) -> None:
             allowed = (MOST_CONSTANTS, MOST_SET_ASIDE) if spare else (0, 0)
             complaints = spills(found[format, tokens, rows], accumulators, *allowed)
             assert complaints == [], (format, tokens, rows)
+
+
+@needs_disassembly
+@pytest.mark.parametrize("isa", [isa for isa in BITS if isa in objects()])
+def test_loops_over_keys_and_values_touch_no_stack(isa: str) -> None:
+    loops = 0
+    for function in filter(lambda f: ATTENTION.search(f.name), code(isa)):
+        seen: list[range] = []
+        for loop in function.loops():  # innermost first
+            span = range(loop[0].address, loop[-1].address)
+            names = [instruction.name for instruction in loop]
+            fetches = any(name.startswith("prefetch") for name in names)
+            if not (fetches and any(name.startswith("vfmadd") for name in names)):
+                continue
+            if any(inner.start in span for inner in seen):
+                continue
+            seen.append(span)
+            loops += 1
+            assert not any(function.stack_traffic(loop)), function.name
+    assert loops >= 2 * len(_native.cache_types())
+
+
+@needs_disassembly
+@pytest.mark.parametrize("isa", [isa for isa in BITS if isa in objects()])
+def test_scores_of_int8_keys_spill_nothing(isa: str) -> None:
+    found = [(f, match) for f in code(isa) if (match := SCORES.search(f.name))]
+    assert found
+    for function, match in found:
+        vectors = int(match["tokens"]) * int(match["tiles"]) * LANES * 32 // BITS[isa]
+        assert spills(function, vectors) == [], function.name
 
 
 @needs_disassembly

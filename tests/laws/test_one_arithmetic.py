@@ -100,6 +100,21 @@ def model_of(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return models
 
 
+@pytest.mark.parametrize("kv_cache", _native.cache_types()[1:])
+@pytest.mark.parametrize("model", ARCHITECTURES)
+def test_logits_are_the_same_bytes_with_another_cache(
+    model_of: dict[str, Path], model: str, kv_cache: str
+) -> None:
+    specification = engines.load(model_of[model], isa="scalar", kv_cache=kv_cache).logits(IDS)
+    for isa, threads in itertools.product(ISAS, (1, 3)):
+        engine = engines.load(model_of[model], isa=isa, threads=threads, kv_cache=kv_cache)
+        for kind, step, company in (("cold", 0, None), ("forked", 7, Company(engine))):
+            prefix = 0 if kind == "cold" else PREFIX
+            cache = prepared_cache(engine, kind, IDS[:prefix])
+            found = forward(engine, cache, IDS[prefix:], step, company)
+            assert found == specification[prefix:].tobytes(), (isa, threads, kind)
+
+
 @pytest.mark.parametrize("model", [*FORMATS, *ARCHITECTURES])
 @each_isa
 def test_logits_are_the_same_bytes(model_of: dict[str, Path], model: str, isa: str) -> None:

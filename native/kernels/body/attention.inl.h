@@ -1,73 +1,21 @@
 // Attention of a tile of query rows over pages of the KV cache: online softmax (Milakov and Gimelshein,
 // arXiv:1805.02867) in steps of 64 positions, as FlashAttention does it (Dao et al., arXiv:2205.14135).
 //
-//   page of one layer and head:  keys   f16 [4][head_dim][16 positions]   lanes are positions
-//                                values f16 [64][head_dim]                lanes are dimensions
-//
-// so neither product needs a horizontal sum. Each score is one chain over the dimensions and each value
-// sum one chain over the positions: how rows are grouped does not touch the order. The steps stand at
-// absolute positions, and every kSplit positions the softmax starts afresh and is merged left to right,
-// whether one call visits all splits or each split has a call of its own.
+// Lanes are positions for scores and dimensions for sums of values (body/pages.inl.h), so neither product needs
+// a horizontal sum. The steps stand at absolute positions, and every kSplit positions the softmax starts afresh
+// and is merged left to right, whether one call visits all splits or each split has a call of its own.
 #pragma once
 #include "kernels/body/exp.inl.h"
+#include "kernels/body/pages.inl.h"
 #include "kernels/body/softcap.inl.h"
 #include "kernels/table.h"
 
 namespace inferno {
 
 constexpr float kMinusInfinity = -__builtin_inff();
-// Largest finite f16: a key or value beyond it is stored as this, so that a masked one times zero is zero.
-constexpr float kF16Max = 65504.0f;
-
-template <class Isa>
-void store_kv(const float* k, const float* v, int head_dim, int padded, int position, uint8_t* page) {
-    const int p = position % kPagePositions;
-    f16* keys = (f16*)page + (int64_t)(p / kKeyGroup) * padded * kKeyGroup + p % kKeyGroup;
-    f16* values = (f16*)page + (int64_t)kPagePositions * padded + (int64_t)p * padded;
-    const auto lowest = Isa::splat(-kF16Max), highest = Isa::splat(kF16Max);
-    for (int d = 0; d < padded; d += 16) {
-        const auto key = Isa::keep_first(Isa::load(k + d), head_dim - d, 0.0f);
-        const auto value = Isa::keep_first(Isa::load(v + d), head_dim - d, 0.0f);
-        // A masked value is multiplied by zero, so it has to be finite; a masked key's score is replaced,
-        // so a key that is not a number stays one (as these orders of operands have it) and is seen.
-        f16 lanes[16];
-        Isa::store_f16(lanes, Isa::min(highest, Isa::max(lowest, key)));
-        for (int i = 0; i < 16; ++i) keys[(int64_t)(d + i) * kKeyGroup] = lanes[i];
-        Isa::store_f16(values + d, Isa::min(Isa::max(value, lowest), highest));
-    }
-}
-
-// scores[r][16] = q_r . k for 16 positions, R rows; queries (head_dim, R).
-template <class Isa, int R>
-void score_rows(const float* queries, const f16* keys, int head_dim, float scale, float* scores, int64_t ahead) {
-    typename Isa::F32 acc[R];
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) acc[r] = Isa::zero();
-    for (int d = 0; d < head_dim; ++d) {
-        Isa::prefetch((const uint8_t*)(keys + d * kKeyGroup) + ahead);
-        const auto k = Isa::load_f16(keys + d * kKeyGroup);
-#pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) acc[r] = Isa::fma(Isa::splat(queries[d * R + r]), k, acc[r]);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) Isa::store(scores + r * kPagePositions, Isa::mul(acc[r], Isa::splat(scale)));
-}
-
-// acc[r][16 dims] = acc * factor_r + sum over positions of p_r * v, R rows.
-template <class Isa, int R>
-void add_values(const float* weights, const float* factors, const f16* values, int positions, int stride, float* acc,
-                int64_t acc_stride, int64_t ahead) {
-    typename Isa::F32 sum[R];
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) sum[r] = Isa::mul(Isa::load(acc + r * acc_stride), Isa::splat(factors[r]));
-    for (int p = 0; p < positions; ++p) {
-        Isa::prefetch((const uint8_t*)(values + (int64_t)p * stride) + ahead);
-        const auto v = Isa::load_f16(values + (int64_t)p * stride);
-#pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) sum[r] = Isa::fma(Isa::splat(weights[r * kPagePositions + p]), v, sum[r]);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r) Isa::store(acc + r * acc_stride, sum[r]);
+template <class Isa, class Cache>
+void store_kv(const float* k, const float* v, int head_dim, int position, uint8_t* page) {
+    Pages<Isa, Cache>::store(k, v, head_dim, position % kPagePositions, page);
 }
 
 // One step of the online softmax for R rows: scores become weights, and states are told the factor by which
@@ -126,24 +74,21 @@ INFERNO_INLINE void bound_scores(const AttentionArgs& a, float* scores, int posi
 
 // One step for R rows. `ahead` leads from a place in this page to the same place in the next step's, which no
 // hardware could guess: it is fetched meanwhile, at the pace of the arithmetic.
-template <class Isa, int R>
+template <class Isa, class Cache, int R>
 INFERNO_INLINE void attend_step(const AttentionArgs& a, int rows, const float* queries, const uint8_t* page,
                                 const int* visible, const int* hidden, float* state, int64_t ahead) {
     if constexpr (R > 1) {
-        if (rows < R) return attend_step<Isa, R - 1>(a, rows, queries, page, visible, hidden, state, ahead);
+        if (rows < R) return attend_step<Isa, Cache, R - 1>(a, rows, queries, page, visible, hidden, state, ahead);
     }
-    const f16* keys = (const f16*)page;
-    const f16* values = keys + (int64_t)kPagePositions * a.head_dim_padded;
+    using P = Pages<Isa, Cache>;
     const int64_t stride = attention_state_floats(a.head_dim_padded);
     const int positions = visible[R - 1];
     alignas(64) float scores[R * kPagePositions];
     float factors[R];
-    for (int p = 0; p < positions; p += kKeyGroup)
-        score_rows<Isa, R>(queries, keys + (int64_t)p * a.head_dim_padded, a.head_dim, a.scale, scores + p, ahead);
+    P::template score<R>(a, queries, page, positions, scores, ahead);
     bound_scores<Isa, R>(a, scores, positions, hidden);
     soften<Isa, R>(scores, positions, visible, state, stride, a.head_dim_padded, factors);
-    for (int d = 0; d < a.head_dim_padded; d += 16)
-        add_values<Isa, R>(scores, factors, values + d, positions, a.head_dim_padded, state + d, stride, ahead);
+    P::template add<R>(a, scores, factors, page, positions, state, stride, ahead);
 }
 
 template <class Isa>
@@ -185,16 +130,17 @@ void finish_state(const float* state, int head_dim, int padded, float sink, floa
     for (int d = 0; d < head_dim; ++d) out[d] = state[d] * inverse + 0.0f;
 }
 
-template <class Isa>
+template <class Isa, class Cache>
 void attention(const AttentionArgs& a) {
+    using P = Pages<Isa, Cache>;
     const int64_t stride = attention_state_floats(a.head_dim_padded);
     const int groups = (a.rows + Isa::kGroupRows - 1) / Isa::kGroupRows;
     const auto first_row = [&](int group) { return a.rows * group / groups; };  // groups of even size
-    float* const queries = a.scratch + a.rows * stride;                         // (head_dim, rows of the group) each
+    float* const queries = a.scratch + a.rows * stride;                         // group by group
+    const int64_t query_floats = P::query_floats(a.head_dim);
     for (int g = 0; g < groups; ++g) {
-        const int first = first_row(g), rows = first_row(g + 1) - first;
-        for (int r = 0; r < rows; ++r)
-            for (int d = 0; d < a.head_dim; ++d) queries[first * a.head_dim + d * rows + r] = a.queries[first + r][d];
+        const int first = first_row(g);
+        P::prepare(a.queries + first, first_row(g + 1) - first, a.head_dim, queries + first * query_floats);
     }
     const int64_t end = a.first_position + (a.rows - 1) / a.group + 1;  // of the last row
     // What lies before every row's window is skipped. It would not change a bit: weights of zero, and merges of
@@ -223,8 +169,8 @@ void attention(const AttentionArgs& a) {
                     hidden[r] = (int)(a.window == 0 || h < 0 ? 0 : h > kPagePositions ? kPagePositions : h);
                 }
                 if (visible[rows - 1] == 0 || hidden[0] == kPagePositions) continue;
-                attend_step<Isa, Isa::kGroupRows>(a, rows, queries + first * a.head_dim, page, visible, hidden,
-                                                  state + first * stride, g == 0 ? ahead : 0);
+                attend_step<Isa, Cache, Isa::kGroupRows>(a, rows, queries + first * query_floats, page, visible, hidden,
+                                                         state + first * stride, g == 0 ? ahead : 0);
             }
         }
         if (state == a.state) continue;

@@ -31,8 +31,11 @@ constexpr KernelTable make_table() {
     table.route = route<Isa>;
     table.combine = combine<Isa>;
     table.rope = rope<Isa>;
-    table.store_kv = store_kv<Isa>;
-    table.attention = attention<Isa>;
+#define X(Type, name)                                           \
+    table.store_kv[(int)CacheType::name] = store_kv<Isa, Type>; \
+    table.attention[(int)CacheType::name] = attention<Isa, Type>;
+    INFERNO_CACHE_TYPES(X)
+#undef X
     table.merge_states = merge_states<Isa>;
     table.finish_state = finish_state<Isa>;
     table.exp = exp_row<Isa>;

@@ -43,6 +43,10 @@ struct Avx2 {
         _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(x.lo, _MM_FROUND_TO_NEAREST_INT));
         _mm_storeu_si128((__m128i*)(p + 8), _mm256_cvtps_ph(x.hi, _MM_FROUND_TO_NEAREST_INT));
     }
+    INFERNO_INLINE F32 load_int8(const int8_t* p) {
+        return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p))),
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)(p + 8))))};
+    }
     // 2^(exponent - 128); the two smallest are subnormal.
     INFERNO_INLINE __m256 half_powers_of_two(const uint8_t* exponents) {
         const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)exponents));

@@ -26,6 +26,9 @@ struct Avx512Vnni {
     INFERNO_INLINE void store_f16(f16* p, F32 x) {
         _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
     }
+    INFERNO_INLINE F32 load_int8(const int8_t* p) {
+        return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));
+    }
     // 2^(exponent - 128); the two smallest are subnormal.
     INFERNO_INLINE F32 load_half_powers_of_two(const uint8_t* exponents) {
         const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)exponents));

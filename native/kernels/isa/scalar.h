@@ -46,6 +46,9 @@ struct Scalar {
     INFERNO_INLINE void store_f16(f16* p, F32 x) {
         for (int i = 0; i < kLanes; ++i) p[i] = f32_to_f16(x.lane[i]);
     }
+    INFERNO_INLINE F32 load_int8(const int8_t* p) {
+        return each([=](int i) { return (float)p[i]; });
+    }
     INFERNO_INLINE F32 load_half_powers_of_two(const uint8_t* exponents) {
         return each([=](int i) { return half_power_of_two(exponents[i]); });
     }

@@ -53,6 +53,7 @@ def report(
         "model": engine.config.name,
         "formats": list(engine.weight_formats),
         "weight_bytes": engine.memory.weights,
+        "kv_cache": engine.kv_cache,
         "threads": engine.threads,
         "isa": engine.isa,
         "engines": {c.name: {"version": c.version, "clock": c.clock} for c in contenders},

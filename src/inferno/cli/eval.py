@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from inferno import Engine
     from inferno.evaluation import Evaluation, Mean
 
+CACHE_PREFIX = "kv-cache="
+
 
 def main(arguments: list[str]) -> int:
     """Measure, then print a table."""
@@ -35,7 +37,8 @@ def main(arguments: list[str]) -> int:
         action="append",
         default=[],
         metavar="OTHER",
-        help="another model, or weights to quantize MODEL to, e.g. q4_0; can be repeated",
+        help="another model; or MODEL in other weights, e.g. q4_0, or with another cache, "
+        "kv-cache=q8_0; can be repeated",
     )
     parser.add_argument(
         "--window", type=int, metavar="N", help="tokens a pass sees (2048, or the context)"
@@ -86,11 +89,14 @@ def _load(model: str, given: dict[str, Any], progress: LoadProgress) -> Engine:
 
 
 def _load_other(model: str, name: str, given: dict[str, Any], progress: LoadProgress) -> Engine:
-    """Load what `--against` names: the same model in other weights, or another model."""
+    """Load what `--against` names: the same model in other weights or with another cache, or
+    another model."""
     from inferno.evaluation import names_weights
 
     if names_weights(name):
         return _load(model, {**given, "weights": name}, progress)
+    if name.startswith(CACHE_PREFIX):
+        return _load(model, {**given, "kv_cache": name.removeprefix(CACHE_PREFIX)}, progress)
     return _load(name, {key: value for key, value in given.items() if key != "weights"}, progress)
 
 
@@ -132,7 +138,11 @@ def as_data(evaluation: Evaluation) -> dict[str, Any]:
     """Return what `--json` prints: figures and, after `_error`, their standard errors."""
     models = []
     for quality in evaluation.qualities:
-        data: dict[str, Any] = {"model": quality.name, "weights": list(quality.formats)}
+        data: dict[str, Any] = {
+            "model": quality.name,
+            "weights": list(quality.formats),
+            "kv_cache": quality.kv_cache,
+        }
         figures = {
             "perplexity": quality.perplexity,
             "loss": quality.loss,

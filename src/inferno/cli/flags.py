@@ -20,6 +20,7 @@ ENGINE_FLAGS: dict[str, tuple[type, str, str]] = {
     "threads": (int, "N", "threads (as many as the machine can spare)"),
     "context": (int, "N", "tokens of context (the model's)"),
     "weights": (str, "FORMAT", "quantize while loading, e.g. q4_0 (as in the file)"),
+    "kv_cache": (str, "TYPE", "of keys and values: f16, f32, q8_0 (f16)"),
     "isa": (str, "ISA", "instruction set, e.g. avx2 (the best there is)"),
 }
 

@@ -31,6 +31,9 @@ def main(arguments: list[str]) -> int:
         "--weights", metavar="FORMAT", help="as if quantized while loading, e.g. q4_0"
     )
     parser.add_argument(
+        "--kv-cache", metavar="TYPE", default="f16", help="type of its keys and values (f16)"
+    )
+    parser.add_argument(
         "--plan", action="store_true", help="the operations of a forward pass, shapes and bytes"
     )
     parser.add_argument("--template", action="store_true", help="the whole chat template, alone")
@@ -39,7 +42,12 @@ def main(arguments: list[str]) -> int:
 
     from inferno.description import describe
 
-    d = describe(options.model, weights=options.weights, context=options.context)
+    d = describe(
+        options.model,
+        weights=options.weights,
+        context=options.context,
+        kv_cache=options.kv_cache,
+    )
     if options.json:
         print(json.dumps(_as_data(d, with_plan=options.plan), indent=1))
     elif options.template:
@@ -79,7 +87,7 @@ def _facts(d: Description) -> list[tuple[str, str]]:
             "memory",
             f"{format_bytes(memory.total)} = {format_bytes(memory.weights)} weights"
             + (f" as {d.weights}" if d.weights else "")
-            + f" + {format_bytes(memory.kv_cache)} cache of {memory.context:,} tokens"
+            + f" + {format_bytes(memory.kv_cache)} {d.kv_cache} cache of {memory.context:,} tokens"
             f" + {format_bytes(memory.scratch)} scratch{fits}",
         ),
         ("stops at", stops),
@@ -155,6 +163,7 @@ def _as_data(d: Description, *, with_plan: bool) -> dict[str, Any]:
         "vocab_size": c.vocab_size,
         "max_position_embeddings": c.max_position_embeddings,
         "weights": d.weights,
+        "kv_cache": d.kv_cache,
         "memory": {
             "context": memory.context,
             "weights": memory.weights,

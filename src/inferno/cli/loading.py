@@ -36,6 +36,9 @@ def print_load_line(engine: Engine) -> None:
 def load_line(engine: Engine) -> str:
     """Return the model, its formats, the context, what runs it, its memory and its load time."""
     memory = engine.memory
+    cache = f"{format_bytes(memory.kv_cache_per_token)}/token"
+    if engine.kv_cache != "f16":
+        cache += f" ({engine.kv_cache})"
     return " · ".join(
         (
             printable(engine.config.name).replace("\n", " "),
@@ -44,7 +47,7 @@ def load_line(engine: Engine) -> str:
             f"{engine.context} context",
             engine.isa,
             counted(engine.threads, "thread"),
-            f"{format_bytes(memory.weights)} + {format_bytes(memory.kv_cache_per_token)}/token",
+            f"{format_bytes(memory.weights)} + {cache}",
             f"{engine.load_seconds:.1f} s",
         )
     )

@@ -31,8 +31,7 @@ def main(arguments: list[str]) -> int:
         "run",
         usage="run MODEL [PROMPT] [OPTIONS]",
         examples=EXAMPLES,
-        description="Answer PROMPT and exit. A lone - in it stands for standard input; without\n"
-        "PROMPT all of that is read.",
+        description="Answer PROMPT (a lone - in it, or none at all: standard input) and exit.",
     )
     parser.add_argument("model", metavar="MODEL", help=".gguf file, directory or name")
     parser.add_argument("prompt", metavar="PROMPT", nargs="*", default=[], help="what to answer")

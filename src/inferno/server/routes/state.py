@@ -47,6 +47,7 @@ async def props(request: Request) -> dict[str, Any]:
         "isa": engine.isa,
         "threads": engine.threads,
         "weight_formats": list(engine.weight_formats),
+        "kv_cache": engine.kv_cache,
         "memory": {
             "weights": engine.memory.weights,
             "kv_cache_per_token": engine.memory.kv_cache_per_token,
