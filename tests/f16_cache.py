@@ -29,8 +29,8 @@ def reference_logits(
     attention = forward.attention
 
     def with_cache(q: Array, k: Array, v: Array, mask: Array, **options: Any) -> Array:
-        k, v = kv_cache.kept(cache, k), kv_cache.kept(cache, v)
-        return attention(kv_cache.asked(cache, q), k, v, mask, **options)
+        q, k = kv_cache.scored(cache, q, k)
+        return attention(q, k, kv_cache.values(cache, v), mask, **options)
 
     forward.attention = with_cache
     try:

@@ -36,7 +36,8 @@ struct F32Cache : FloatCache<float> {
 };
 
 struct Q8_0Cache {
-    static constexpr float kLargest = 127.0f * 65504.0f;  // the largest code of the largest scale
+    // A key of 32 such numbers is spread to kLargest * 32 / 8: the largest code of the largest scale.
+    static constexpr float kLargest = 127.0f * 65504.0f / 4.0f;
 
     using KeyBlock = Q8_0::TileBlock;
     // 32 dimensions of 64 positions.

@@ -54,14 +54,17 @@ def draw(seed: int, tokens: int, length: int, head_dim: int, group: int) -> tupl
 
 
 def stored(x: Floats, cache: str = "f16") -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Keep what the cache keeps."""
-    return kv_cache.kept(cache, x).astype(np.float64)
+    """Keep what the cache keeps of values."""
+    return kv_cache.values(cache, x).astype(np.float64)
 
 
 def truth(q: Floats, k: Floats, v: Floats, cache: str, **options: Any) -> Any:
     """Attend in float64, to what is stored and with queries as keys are scored with them."""
-    q = kv_cache.asked(cache, q)
-    return ops.attention(q, stored(k, cache), stored(v, cache), **options)
+    head_dim = q.shape[2]
+    q, k = kv_cache.scored(cache, q, k)
+    spare = q.shape[2] - head_dim  # what fills a last block
+    v = np.pad(stored(v, cache), ((0, 0), (0, 0), (0, spare)))
+    return ops.attention(q, k, v, head_dim**-0.5, **options)[..., :head_dim]
 
 
 # --------------------------------------------------------------------------- by hand
@@ -137,13 +140,14 @@ def error_bound(q: Floats, k: Floats, v: Floats, cache: str) -> Any:
     """
     tokens, heads, head_dim = q.shape
     length, kv_heads, _ = k.shape
-    q, k, v = kv_cache.asked(cache, q), stored(k, cache), stored(v, cache)
     bound = np.zeros(q.shape)
+    q, k = (x.astype(np.float64) for x in kv_cache.scored(cache, q, k))
+    v = stored(v, cache)
     for token, head in product(range(tokens), range(heads)):
         visible = length - tokens + token + 1
         pages, splits = -(-visible // PAGE), -(-visible // SPLIT)
         keys, values = (x[:visible, head * kv_heads // heads] for x in (k, v))
-        row = q[token, head].astype(np.float64) * head_dim**-0.5
+        row = q[token, head] * head_dim**-0.5
         scores = keys @ row
         exponent = (head_dim + 1) * np.abs(keys) @ np.abs(row) + scores.max() - scores
         relative = exponent + 2 + 3 * (pages + splits) + min(visible, SPLIT) + splits + 3
@@ -193,11 +197,11 @@ def replay(q: Floats, k: Floats, v: Floats, cache: str) -> Floats:
     whole = np.ones((1, 1, 1), np.float32)  # the scale of values that need none
     if cache == "q8_0":
         score_step = quantized_scores(q, k)
-        (value_scales, v) = kv_cache.quantized(v)
+        value_scales, v = kv_cache.quantized_values(v)
         value_scales = value_scales.repeat(32, axis=-1).reshape(*v.shape[:2], -1)[..., :head_dim]
         v = v.reshape(*v.shape[:2], -1)[..., :head_dim]
     else:
-        k, v = kv_cache.kept(cache, k), kv_cache.kept(cache, v)
+        k, v = kv_cache.values(cache, k), kv_cache.values(cache, v)
         score_step = float_scores(q, k)
         value_scales = np.broadcast_to(whole, v.shape)
     last = length - tokens + np.arange(tokens)[:, None, None]  # the position of each token
@@ -255,7 +259,7 @@ def float_scores(q: Floats, k: Floats) -> Callable[[slice], Floats]:
 def quantized_scores(q: Floats, k: Floats) -> Callable[[slice], Floats]:
     """Score by one chain over blocks of 32 dimensions, whose codes are multiplied in integers."""
     scales, codes = kv_cache.quantized_queries(q)  # (tokens, heads, blocks, …)
-    key_scales, key_codes = kv_cache.quantized(k)  # (heads, positions, blocks, …)
+    key_scales, key_codes = kv_cache.quantized_keys(k)  # (heads, positions, blocks, …)
 
     def step(page: slice) -> Floats:
         scores = np.zeros((*q.shape[:2], PAGE), np.float32)
@@ -402,7 +406,7 @@ def test_isas_agree_on_keys_and_values_at_the_ends_of_f16(cache: str, seed: int)
 # --------------------------------------------------------------------------- q8_0
 
 
-@pytest.mark.parametrize("size", [1e-9, 3e-7, 2e-6, 1e-4, 1.0, 300.0, 6e4, 8e6, 1e9])
+@pytest.mark.parametrize("size", [1e-9, 3e-7, 2e-6, 1e-4, 1.0, 300.0, 6e4, 6e5, 1e9])
 @each_isa
 def test_a_value_is_kept_to_half_a_step(isa: str, size: float) -> None:
     # One position: the answer is the value. Steps are of f16, and below its normal numbers so far
@@ -411,7 +415,7 @@ def test_a_value_is_kept_to_half_a_step(isa: str, size: float) -> None:
     q, k = np.zeros_like(v), np.zeros_like(v)
     found = attend(isa, q, k, v, "q8_0")[0, 0]
     assert_same_bits(found, stored(v, "q8_0").astype(np.float32)[0, 0])
-    bounded = np.clip(v[0, 0], -127 * 65504, 127 * 65504)
+    bounded = kv_cache.bounded("q8_0", v[0, 0])
     for block in (slice(0, 32), slice(32, 40)):
         amax = np.abs(bounded[block]).max()
         step = max(amax / 127, 2.0**-24)

@@ -141,15 +141,48 @@ struct Pages {
     }
 };
 
+// One step of `spread`: sums and differences of numbers kHalf apart.
+template <class Isa, int kHalf>
+INFERNO_INLINE void butterfly(float* x) {
+    for (int i = 0; i < kBlock; i += 2 * kHalf)
+        for (int j = i; j < i + kHalf; ++j) {
+            const float a = x[j], b = x[j + kHalf];
+            x[j] = a + b;
+            x[j + kHalf] = a - b;
+        }
+    if constexpr (kHalf > 1) butterfly<Isa, kHalf / 2>(x);
+}
+
 // Queries are rounded to int8 as activations are, and multiplied in integers with keys that stand like the rows
 // of a matrix of weights; a value's scale goes into its weight.
+//
+// Some models have keys with a few numbers a hundred times as large as the others, and the scale of a block would
+// be theirs. So keys and queries are turned alike before they are rounded, which leaves their products as they
+// are, by a Hadamard matrix, which spreads a single large number over the block (QuaRot, arXiv:2404.00456).
 template <class Isa>
 struct Pages<Isa, Q8_0Cache> {
     using Cache = Q8_0Cache;
+    using F32 = typename Isa::F32;
+
+    // A block times the Hadamard matrix and a power of two; those of keys and queries give 1/32, so that the
+    // products of 32 numbers stay what they are.
+    static constexpr float kSpreadKey = 1.0f / 8, kSpreadQuery = 1.0f / 4;
+    INFERNO_INLINE void spread(F32& a, F32& b, float scale) {
+        alignas(64) float x[kBlock];
+        Isa::store(x, Isa::mul(a, Isa::splat(scale)));
+        Isa::store(x + 16, Isa::mul(b, Isa::splat(scale)));
+        butterfly<Isa, kBlock / 2>(x);
+        a = Isa::load(x);
+        b = Isa::load(x + 16);
+    }
+
+    INFERNO_INLINE F32 first_of(const float* x, int rest) {
+        return rest > 0 ? Isa::keep_first(Isa::load(x), rest, 0.0f) : Isa::zero();
+    }
 
     // The scale is rounded before values are divided by it. Where it is subnormal that may leave the largest
     // above 127, which is clipped.
-    INFERNO_INLINE Q8_0::Block rounded(typename Isa::F32 a, typename Isa::F32 b) {
+    INFERNO_INLINE Q8_0::Block rounded(F32 a, F32 b) {
         const float amax = Isa::largest_magnitude(a, b);
         const bool finite = bits_of(amax) < kInfinityBits;
         if (!finite) a = Isa::zero(), b = Isa::zero();
@@ -170,9 +203,9 @@ struct Pages<Isa, Q8_0Cache> {
         auto* values = (Cache::ValueBlock*)(page + Cache::half_bytes(head_dim));
         for (int b = 0; b < (int)blocks; ++b) {
             const int d = b * kBlock, rest = head_dim - d;
-            Q8_0::pack_row(
-                rounded(bounded_key<Isa, Cache>(k + d, rest), bounded_key<Isa, Cache>(k + d + 16, rest - 16)),
-                p % kKeyGroup, keys[b]);
+            auto first = bounded_key<Isa, Cache>(k + d, rest), second = bounded_key<Isa, Cache>(k + d + 16, rest - 16);
+            spread(first, second, kSpreadKey);
+            Q8_0::pack_row(rounded(first, second), p % kKeyGroup, keys[b]);
             const Q8_0::Block value =
                 rounded(bounded_value<Isa, Cache>(v + d, rest), bounded_value<Isa, Cache>(v + d + 16, rest - 16));
             values[b].scale[p] = value.scale;
@@ -193,9 +226,15 @@ struct Pages<Isa, Q8_0Cache> {
     INFERNO_INLINE void prepare(const float* const* queries, int rows, int head_dim, float* out) {
         for (int first = 0, width; first < rows; first += width) {
             width = tile_rows(rows - first);
-            for (int r = 0; r < width; ++r)
-                pack<Isa>(queries[first + r], head_dim,
-                          {Activation::q8, (uint8_t*)(out + first * query_floats(head_dim)), r, width});
+            for (int r = 0; r < width; ++r) {
+                const PackTarget to{Activation::q8, (uint8_t*)(out + first * query_floats(head_dim)), r, width};
+                for (int d = 0; d < head_dim; d += kBlock) {
+                    const float* const q = queries[first + r] + d;
+                    auto low = first_of(q, head_dim - d), high = first_of(q + 16, head_dim - d - 16);
+                    spread(low, high, kSpreadQuery);
+                    pack_q8<Isa>(to, d / kBlock, low, high);
+                }
+            }
         }
     }
 
