@@ -531,7 +531,10 @@ def chain_of_rules(form: str, count: int) -> str:
         ({"grammar": 'root ::= "a" <[3]>'}, "cannot be read"),
         ({"grammar": r'root ::= "\ud800"'}, "expected a character"),
         ({"grammar": "root ::= " + "(" * 5000 + '"a"' + ")" * 5000}, "`grammar`"),
-        ({"grammar": 'start: %json {"uniqueItems": true}'}, "%json"),
+        ({"grammar": 'start: %json {"uniqueItems": true}'}, "%json: /uniqueItems"),
+        ({"grammar": 'start: %json {"type": "object"'}, "schema after %json"),
+        ({"grammar": "start: %json"}, "schema after %json"),
+        ({"grammar": "start: %json " + "[" * 5000}, "schema after %json"),
         ({"grammar": 'start[temperature=2]: "a"'}, "temperature"),
         ({"json_schema": {"$ref": "#"}}, "none does"),
         ({"json_schema": False}, "`json_schema`"),
@@ -544,6 +547,36 @@ def test_a_constraint_that_allows_nothing_is_an_error(
     with pytest.raises(InvalidOption, match=found) as caught:
         str(stories.generate("Once", max_tokens=8, temperature=0, **option))
     assert len(str(caught.value)) < 500
+
+
+def test_a_grammar_holds_schemas_as_json_schema_does(engine: Engine) -> None:
+    grammar = f"""
+        start: "//%json /a/ " /%json/ " " person // %json of no concern
+        person: %json {json.dumps({**PERSON, "title": 'a // "%json" / of it'})}
+    """
+    for seed in range(4):
+        reply = engine.generate(prompt(engine), grammar=grammar, seed=seed, max_tokens=200, **HOT)
+        assert reply.finish_reason == "stop"
+        head, found = reply.text[:16], reply.text[16:]
+        assert head == "//%json /a/ %jso"
+        jsonschema.validate(json.loads(found.removeprefix("n ")), PERSON)
+        assert "\\u" not in found
+
+
+def test_control_tokens_come_and_show_if_the_grammar_names_them_and_they_are_visible(
+    engine: Engine,
+) -> None:
+    name, id = next(iter(engine.tokenizer.control_tokens.items()))
+    others = [token for token in engine.stop_ids if token != id]
+    grammar = f'start: "ab" <[{id}]> "cd"'
+    options = {"grammar": grammar, "temperature": 0, "ignore_eos": id in engine.stop_ids}
+    reply = engine.generate(prompt(engine), visible_tokens=(id,), **options)
+    assert reply.text == f"ab{name}cd"
+    assert id in reply.tokens
+    with pytest.raises(InvalidOption, match="no token of this vocabulary"):
+        str(engine.generate(prompt(engine), visible_tokens=tuple(others), **options))
+    with pytest.raises(InvalidOption, match="visible_tokens"):
+        engine.generate(prompt(engine), visible_tokens=(10**6,))
 
 
 def test_a_text_that_leads_nowhere_is_an_error_and_no_loop(stories: Engine) -> None:

@@ -35,6 +35,7 @@ ABSURD: dict[str, list[Any]] = {
     "dry_sequence_breakers": ["", [""], ["a", "\ud800"], [5], [None], 5, True, None, {"a": 1}],
     "xtc_probability": [-0.1, 1.1, HUGE, "0.5", True, None],
     "xtc_threshold": [0, -0.1, 1.1, HUGE, "0.1", True, None],
+    "visible_tokens": [5, None, [-1], ["1"], [True]],
     "suppress_tokens": [5, "5", None, {5: 1}, [-1], [2**31], [HUGE], [1.0], ["1"], [True], [None]],
     "choice": [-1, 2**32, HUGE, 1.0, "1", True, None],
     "logit_bias": [
@@ -127,6 +128,7 @@ SOUND: dict[str, list[Any]] = {
     "xtc_probability": [0, 1],
     "xtc_threshold": [1e-9, 1],
     "suppress_tokens": [(), (0, 2**31 - 1)],
+    "visible_tokens": [(), (3,)],
     "choice": [0, 2**32 - 1],
     "logit_bias": [{}, {0: -100, 2**31 - 1: 100}],
     "seed": [None, 0, 2**64 - 1],
@@ -168,6 +170,7 @@ def test_the_defaults_are_those_documented() -> None:
         "xtc_threshold": 0.1,
         "logit_bias": {},
         "suppress_tokens": (),
+        "visible_tokens": (),
         "seed": None,
         "choice": 0,
         "max_tokens": None,

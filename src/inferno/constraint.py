@@ -11,7 +11,7 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,11 +34,6 @@ Words = npt.NDArray[np.uint32]  # a bit a token, lowest first
 
 KINDS = ("json_schema", "regex", "grammar")
 CACHED = 32  # compiled constraints an engine keeps
-# Between tokens of JSON: a space, or a new line with its indentation. Without a bound, a model that
-# has nothing to say fills its context with blanks.
-WHITESPACE = r" |\n[ \t]{0,32}"
-# Names and strings have one spelling each: by \u, a name could come a second time unseen.
-ESCAPES = 'nrbtf\\"'
 # Why a matcher stops if nothing is wrong: no byte can follow.
 NO_MORE = ("NoExtension", "NoExtensionBias")
 # Stands for "some token of text" where a tokenizer asks what came before.
@@ -127,8 +122,17 @@ class Constraints:
         self._worker: ThreadPoolExecutor | None = None
         self._text_bits: dict[bool, Words] = {}
 
-    def constraint(self, source: Source, *, previous: int | None, ignore_eos: bool) -> Constraint:
+    def constraint(
+        self,
+        source: Source,
+        *,
+        previous: int | None,
+        ignore_eos: bool,
+        visible: Collection[int] = (),
+    ) -> Constraint:
         """Return the constraint of a new text, which follows the token `previous`.
+
+        `visible` are the control tokens that may come where a grammar names them.
 
         Raises:
             InvalidOption: it cannot be enforced, or no text of this vocabulary satisfies it.
@@ -140,6 +144,10 @@ class Constraints:
             if self._worker is None:
                 self._worker = ThreadPoolExecutor(1, thread_name_prefix="inferno-constraint")
             bits = self._bits_of_text(ignore_eos)
+        if visible:
+            bits = bits.copy()
+            for id in filter(range(self._num_tokens).__contains__, visible):
+                bits[id // 32] |= np.uint32(1 << id % 32)
         ends = [] if ignore_eos else self._stop_ids
         return Constraint(
             source,
@@ -437,7 +445,7 @@ def _limits() -> llguidance.LLParserLimits:
 def _schema_grammar(text: str) -> str:
     from llguidance import LLMatcher
 
-    overrides: Any = {"whitespace_pattern": WHITESPACE, "json_allowed_escapes": ESCAPES}
+    overrides: Any = json_schema.SPELLING
     return LLMatcher.grammar_from_json_schema(text, overrides=overrides)
 
 

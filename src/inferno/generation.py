@@ -101,6 +101,7 @@ class Generation:
         options = (
             ("logit_bias", params.logit_bias),
             ("suppress_tokens", params.suppress_tokens),
+            ("visible_tokens", params.visible_tokens),
             ("prediction", () if isinstance(params.prediction, str) else params.prediction or ()),
         )
         for name, tokens in options:
@@ -246,7 +247,12 @@ class Generation:
         if sampler is None:
             self._finish_reason = "cancelled"
             return
-        stream = TextStream(session._engine.tokenizer, params.stop, previous=previous)
+        stream = TextStream(
+            session._engine.tokenizer,
+            params.stop,
+            previous=previous,
+            visible=params.visible_tokens,
+        )
         reason: str | None = None
         while (reason := reason or self._limit_reached()) is None:
             token = yield from self._step(sampler)
@@ -337,7 +343,10 @@ class Generation:
         if self._source is None:
             return None
         constraint = self._session._engine._constraints.constraint(
-            self._source, previous=previous, ignore_eos=self._params.ignore_eos
+            self._source,
+            previous=previous,
+            ignore_eos=self._params.ignore_eos,
+            visible=self._params.visible_tokens,
         )
         constraint.look_ahead()  # while the prompt is processed
         return constraint

@@ -6,11 +6,13 @@ Knows the two notations; nothing of tokens, models, or of who enforces them.
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
+from inferno import json_schema
 from inferno.errors import InvalidOption
 from inferno.excerpt import shown
 from inferno.expression import Part, atoms, highest, written_out
@@ -38,8 +40,8 @@ _LARK_PART = re.compile(
     re.DOTALL,
 )
 _LARK_CHARACTER = re.compile(r"\\x[0-9A-Fa-f]{2}|\\.|.", re.DOTALL)
+_LARK_SCHEMA = re.compile(rf"(?:{_LARK_OPAQUE.pattern})|(?P<json>%json\b\s*)", re.DOTALL)
 _LARK_REFUSED = (
-    (re.compile(r"%json\b"), "%json", "pass the schema as json_schema"),
     (re.compile(r"\btemperature\s*="), "temperature", "pass it as an option of its own"),
 )
 # Literals, classes, comments, and the character that stands for all.
@@ -54,7 +56,7 @@ def as_lark(text: str) -> str:
         InvalidOption: neither, too large, or with what would be ignored.
     """
     if _LARK_START.search(text):
-        syntax = _LARK_OPAQUE.sub('""', text)
+        text, syntax = _with_checked_schemas(text)
         _check_rules(syntax)
         for pattern, name, hint in _LARK_REFUSED:
             if pattern.search(syntax):
@@ -66,6 +68,39 @@ def as_lark(text: str) -> str:
             f"found {shown(text)}"
         )
     return _converted(text)
+
+
+def _with_checked_schemas(text: str) -> tuple[str, str]:
+    """Return a grammar with its `%json` schemas as they are enforced; and its syntax alone.
+
+    Raises:
+        InvalidOption: a schema cannot be enforced.
+    """
+    grammar: list[str] = []
+    syntax: list[str] = []
+    end = 0
+    while found := _LARK_SCHEMA.search(text, end):
+        between = text[end : found.start()]
+        end = found.end()
+        if found["json"] is None:
+            grammar += [between, found[0]]
+            syntax += [between, '""']
+            continue
+        try:
+            schema, end = json.JSONDecoder().raw_decode(text, end)
+            checked = json_schema.checked(schema)
+        except InvalidOption as error:
+            message = error.message.removeprefix("`json_schema`: ")
+            raise InvalidOption(f"`grammar`: %json: {message}", hint=error.hint) from None
+        except (ValueError, RecursionError):
+            raise InvalidOption(
+                f"`grammar`: expected a JSON schema after %json, found {shown(text[end:])}"
+            ) from None
+        enforced = json.loads(json_schema.wrapped(json.loads(checked)))
+        enforced["x-guidance"] = json_schema.SPELLING
+        grammar += [between, "%json ", json.dumps(enforced)]
+        syntax += [between, "%json {}"]
+    return "".join([*grammar, text[end:]]), "".join([*syntax, text[end:]])
 
 
 def _check_rules(syntax: str) -> None:

@@ -21,6 +21,11 @@ from inferno.expression import MAX_ATOMS, atoms
 
 Json = Any  # what a JSON text stands for
 
+# How JSON is written, in llguidance's words. Between tokens: a space, or a new line with its
+# indentation. Without a bound, a model that has nothing to say fills its context with blanks. Names
+# and strings have one spelling each: by \u, a name could come a second time unseen.
+SPELLING = {"whitespace_pattern": r" |\n[ \t]{0,32}", "json_allowed_escapes": 'nrbtf\\"'}
+
 MAX_LENGTH = 1_000_000  # characters of a schema's text
 # Parsers of JSON give up at 128 levels; references and wrapping take a few.
 MAX_NESTING = 100

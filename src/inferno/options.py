@@ -61,7 +61,8 @@ class SamplingParams:
     what the reply is expected to be like. Both change the speed and nothing else.
 
     At most one of `json_schema` (a value or its text), `regex` and `grammar` (Lark or GBNF) says
-    which texts may come. What of them cannot be enforced is an error.
+    which texts may come. What of them cannot be enforced is an error. Control tokens are no text,
+    and no constraint lets them come, but for those of `visible_tokens`.
     """
 
     temperature: float = 0.8
@@ -82,6 +83,7 @@ class SamplingParams:
     xtc_threshold: float = 0.1
     logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
     suppress_tokens: tuple[int, ...] = ()
+    visible_tokens: tuple[int, ...] = ()
     seed: int | None = None
     choice: int = 0
     max_tokens: int | None = None
@@ -123,6 +125,7 @@ class SamplingParams:
         number("xtc_threshold", 0.0, 1.0, open_low=True)
         put("logit_bias", self._checked_logit_bias())
         put("suppress_tokens", self._checked_ids("suppress_tokens"))
+        put("visible_tokens", self._checked_ids("visible_tokens"))
         integer("seed", 0, MAX_SEED, optional=True)
         integer("choice", 0, 2**32 - 1)
         integer("max_tokens", 0, _MAX_INT, optional=True)

@@ -6,7 +6,7 @@ Knows token ids and strings, nothing of how the ids are made or where the text g
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from inferno.tokenizer import Tokenizer
 
@@ -16,15 +16,22 @@ class TextStream:
 
     Joined, the pieces are `tokenizer.decode(ids, previous=previous)` up to the first stop string;
     the first is the one that is complete first, and of those that end together the longest.
-    `previous` is the id before the stream, such as the last of the prompt. `stopped` turns true
-    when a stop string is complete; nothing is emitted after it.
+    `previous` is the id before the stream, such as the last of the prompt. Control tokens are no
+    text, but for those of `visible`. `stopped` turns true when a stop string is complete; nothing
+    is emitted after it.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, stop: Sequence[str] = (), *, previous: int | None = None
+        self,
+        tokenizer: Tokenizer,
+        stop: Sequence[str] = (),
+        *,
+        previous: int | None = None,
+        visible: Collection[int] = (),
     ) -> None:
         self.stopped = False
         self._tokenizer = tokenizer
+        self._visible = visible
         self._previous = previous
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._matchers = [_Matcher(text) for text in dict.fromkeys(stop) if text]
@@ -36,7 +43,8 @@ class TextStream:
         Raises:
             InvalidOption: `token_id` is outside the vocabulary.
         """
-        piece = self._tokenizer.piece(token_id, previous=self._previous)
+        shows = token_id in self._visible
+        piece = self._tokenizer.piece(token_id, previous=self._previous, special=shows)
         self._previous = token_id
         return self._advance(self._decoder.decode(piece))
 

@@ -119,7 +119,7 @@ ALLOWED = {
     "constraint": {"expression", "grammar", "json_schema", "options", "tokenizer"},
     "excerpt": set(),
     "expression": set(),
-    "grammar": {"expression"},
+    "grammar": {"json_schema", "expression"},
     "graph": set(),
     "hub": {"catalogue"},
     "json_schema": {"expression"},
