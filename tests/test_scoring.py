@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from inferno.scoring import Score
+from inferno.scoring import Score, shortened
 
 
 def test_perplexity_is_the_exponential_of_the_mean_loss() -> None:
@@ -17,3 +17,10 @@ def test_perplexity_beyond_what_a_float_holds_is_infinite() -> None:
     assert Score((1, 2), np.float32([-800])).perplexity == math.inf
     assert Score((1, 2), np.float32([-math.inf])).perplexity == math.inf
     assert math.isnan(Score((1,), np.float32([])).perplexity)
+
+
+def test_a_shortened_vector_is_the_beginning_at_length_one() -> None:
+    vectors = np.float32([[3, 4, 12], [0, 0, 1]])
+    assert shortened(vectors, 3) is vectors
+    assert shortened(vectors, 2).tolist() == np.float32([[0.6, 0.8], [0, 0]]).tolist()
+    assert shortened(vectors, 1).tolist() == [[1], [0]]

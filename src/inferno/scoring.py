@@ -38,3 +38,12 @@ def pooled(states: Floats, pooling: str) -> Floats:
         vector = states[-1 if pooling == "last" else 0].astype(np.float64)
     length = math.sqrt(float(vector @ vector))
     return np.asarray(vector / length if length else vector, dtype=np.float32)
+
+
+def shortened(vectors: Floats, dimensions: int) -> Floats:
+    """Return the first dimensions of vectors (n, width), each of length 1 again."""
+    if dimensions == vectors.shape[1]:
+        return vectors
+    head = vectors[:, :dimensions].astype(np.float64)
+    lengths = np.sqrt((head * head).sum(axis=1, keepdims=True))
+    return np.asarray(head / np.where(lengths, lengths, 1.0), dtype=np.float32)
