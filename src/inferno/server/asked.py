@@ -52,7 +52,7 @@ def delivery_of(fields: Fields) -> Delivery:
 def check_model(fields: Fields, service: Service) -> None:
     """Take any name for the one model that there is, with a note; if strict, only its own."""
     name = fields.text("model")
-    if name is None or name == service.model:
+    if name is None or name.removesuffix(":latest") == service.model:
         return
     if service.settings.strict:
         raise RequestFailed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,8 @@ from inferno.errors import (
     OutOfMemory,
     TemplateError,
 )
+
+log = logging.getLogger("inferno.server")
 
 # Of a client that is asked to come again: a reply takes seconds, loading a little longer.
 RETRY_SECONDS = 1
@@ -40,6 +43,10 @@ class RequestFailed(Exception):
     def body(self) -> dict[str, Any]:
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return {"error": {**error, **self.extra}}
+
+    def body_at(self, path: str) -> dict[str, Any]:
+        """Return the body for who asked at `path`: Ollama's clients know a text alone."""
+        return {"error": self.message} if path.startswith("/api/") else self.body
 
     @property
     def headers(self) -> dict[str, str]:
@@ -66,10 +73,7 @@ def failure_of(error: BaseException) -> RequestFailed:
     if isinstance(error, RequestFailed):
         return error
     if not isinstance(error, InfernoError):
-        # What it says may quote a prompt, or a path: that is for the log.
-        return RequestFailed(
-            "The server made a mistake", 500, "server_error", code="internal-error"
-        )
+        return _mistake(error, "internal-error")
     message = str(error)
     if isinstance(error, Busy):
         return RequestFailed(message, 429, "rate_limit_error", code=error.code, retry_after=1)
@@ -82,17 +86,23 @@ def failure_of(error: BaseException) -> RequestFailed:
             return invalid(named[1], message)
         code = "context_length_exceeded" if isinstance(error, ContextFull) else error.code
         return RequestFailed(message, code=code)
-    return RequestFailed(message, 500, "server_error", code=error.code)
+    return _mistake(error, error.code)
 
 
-def too_long(prompt_tokens: int, context: int) -> RequestFailed:
+def _mistake(error: BaseException, code: str) -> RequestFailed:
+    # What it says may quote a prompt, or a path, so it is for the log of whoever serves.
+    log.error("mistake", extra={"fields": {"error": f"{type(error).__name__}: {error}"[:300]}})
+    return RequestFailed("The server made a mistake", 500, "server_error", code=code)
+
+
+def too_long(prompt_tokens: int, context: int, param: str = "messages") -> RequestFailed:
     """Return the failure of a prompt that does not fit, with OpenAI's code and llama.cpp's keys."""
     return RequestFailed(
         f"The prompt has {prompt_tokens:,} tokens, and the context {context:,}: "
-        f"{prompt_tokens - context:,} too many\n"
-        'hint: shorten it, or ask with `"truncation": "oldest_turns"`',
+        f"{prompt_tokens - context:,} too many\nhint: shorten it"
+        + (', or ask with `"truncation": "oldest_turns"`' if param == "messages" else ""),
         code="context_length_exceeded",
-        param="messages",
+        param=param,
         extra={
             "n_prompt_tokens": prompt_tokens,
             "n_ctx": context,

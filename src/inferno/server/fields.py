@@ -22,20 +22,22 @@ MAX_NOTES = 32
 class Fields:
     """One JSON object of a request. Null means that a field is not there, as with OpenAI."""
 
-    def __init__(self, values: Any) -> None:
+    values: Mapping[str, Any]
+
+    def __init__(self, values: Any, ignored: list[str] | None = None) -> None:
         if not isinstance(values, Mapping):
             raise invalid(None, f"The body: expected a JSON object, found {_kind(values)}")
-        self._values = values
+        self.values = values
         self._known: set[str] = set()
-        self.ignored: list[str] = []
+        self.ignored: list[str] = [] if ignored is None else ignored
 
     def has(self, name: str) -> bool:
-        return self._values.get(name) is not None
+        return self.values.get(name) is not None
 
     def take(self, name: str) -> Any:
         """Return the field, whatever it is, or None."""
         self._known.add(name)
-        return self._values.get(name)
+        return self.values.get(name)
 
     def text(self, name: str) -> str | None:
         value = self.take(name)
@@ -115,7 +117,7 @@ class Fields:
 
     def finish(self, *, strict: bool) -> None:
         """Note the fields that nobody asked for; if `strict`, refuse all that were noted."""
-        for name in self._values:
+        for name in self.values:
             if name not in self._known:
                 self.note(name)
         if strict and self.ignored:

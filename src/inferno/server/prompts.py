@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from inferno.excerpt import shown
 from inferno.server.failures import invalid, too_long, unsupported
 from inferno.server.fields import Fields, wrong
+from inferno.server.messages import messages_of
 
 if TYPE_CHECKING:
     from inferno.engine import Engine
@@ -19,7 +19,6 @@ RESERVED_VARIABLES = frozenset(
     {"self", "tokenizer", "messages", "tools", "add_generation_prompt", "continue_final_message",
      "bos_token", "eos_token"}
 )  # fmt: skip
-MAX_MESSAGES = 10_000
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,7 @@ class ChatPrompt:
     """The messages of a request, checked, and how the template is to render them."""
 
     messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None
     variables: dict[str, Any]
     add_generation_prompt: bool
     continue_final_message: bool
@@ -51,6 +51,7 @@ class ChatPrompt:
         return engine.render_chat(
             self.messages,
             self.add_generation_prompt,
+            self.tools,
             continue_final_message=self.continue_final_message,
             **self.variables,
         )
@@ -59,6 +60,7 @@ class ChatPrompt:
         return engine.encode_chat(
             messages,
             self.add_generation_prompt,
+            self.tools,
             continue_final_message=self.continue_final_message,
             **self.variables,
         )
@@ -82,18 +84,15 @@ class ChatPrompt:
         return best
 
 
-def chat_prompt_of(fields: Fields, engine: Engine) -> ChatPrompt:
-    """Read the fields that make the prompt of a chat. Raises RequestFailed."""
-    messages = _messages(fields, engine)
-    for name in ("tools", "functions"):
-        if fields.items(name, 1024) and fields.take("tool_choice") != "none":
-            raise unsupported(name, f"`{name}`: tool calls are not supported by this version")
-    fields.take("tool_choice")
-    fields.refuse("function_call", "tool calls are not supported by this version", "none", "auto")
+def chat_prompt_of(
+    fields: Fields, engine: Engine, tools: list[dict[str, Any]] | None = None
+) -> ChatPrompt:
+    """Read the fields that make the prompt of a chat but `tools`. Raises RequestFailed."""
+    messages = messages_of(fields, engine)
     fields.refuse("audio", "this model makes no sound")
     if fields.take("modalities") not in (None, ["text"]):
         raise unsupported("modalities", '`modalities`: expected ["text"], this model makes text')
-    fields.ignore("parallel_tool_calls", "web_search_options", "reasoning_format")
+    fields.ignore("web_search_options")
     variables = fields.mapping("chat_template_kwargs") or {}
     for name in variables:
         if not name.isidentifier() or name in RESERVED_VARIABLES:
@@ -113,55 +112,12 @@ def chat_prompt_of(fields: Fields, engine: Engine) -> ChatPrompt:
     truncation = fields.one_of("truncation", ("disabled", "auto", "oldest_turns"))
     return ChatPrompt(
         messages,
+        tools,
         variables,
         fields.flag("add_generation_prompt", not continues),
         continues,
         truncation == "oldest_turns",
     )
-
-
-def _messages(fields: Fields, engine: Engine) -> list[dict[str, Any]]:
-    messages = fields.items("messages", MAX_MESSAGES)
-    if not messages:
-        raise invalid("messages", "`messages`: expected at least one message, found none")
-    knows_developer = "developer" in engine.template.template
-    checked = []
-    for index, message in enumerate(messages):
-        if not isinstance(message, dict):
-            raise wrong(f"messages[{index}]", "an object with role and content", message)
-        message = {key: value for key, value in message.items() if value is not None}
-        if message.get("role") == "developer" and not knows_developer:
-            message["role"] = "system"
-        if "tool_calls" in message:
-            message["tool_calls"] = _tool_calls(message["tool_calls"], f"messages[{index}]")
-        elif "content" not in message:
-            raise invalid(
-                f"messages[{index}].content", f"`messages[{index}].content`: expected text"
-            )
-        checked.append(message)
-    return checked
-
-
-def _tool_calls(calls: Any, where: str) -> list[Any]:
-    """Return tool calls with their arguments as objects, as templates expect them."""
-    if not isinstance(calls, list):
-        raise wrong(f"{where}.tool_calls", "a list", calls)
-    return [_tool_call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)]
-
-
-def _tool_call(call: Any, where: str) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        raise wrong(where, "a function with a name", call)
-    arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments) if arguments.strip() else {}
-        except (ValueError, RecursionError):
-            arguments = None
-        if not isinstance(arguments, dict):
-            raise wrong(f"{where}.function.arguments", "a JSON object", function["arguments"])
-    return {**call, "function": {**function, "arguments": arguments or {}}}
 
 
 def completion_ids(fields: Fields, engine: Engine) -> list[list[int]]:
@@ -190,7 +146,7 @@ def completion_ids(fields: Fields, engine: Engine) -> list[list[int]]:
         if not ids:
             raise invalid("prompt", "`prompt`: expected some text: this model has no BOS token")
         if len(ids) > engine.context:
-            raise too_long(len(ids), engine.context)
+            raise too_long(len(ids), engine.context, "prompt")
         found.append(ids)
     return found
 
@@ -208,15 +164,24 @@ def _infill(prefix: Any, suffix: str, engine: Engine) -> list[int]:
     """Return the ids of the text between two, in the order prefix, suffix, middle."""
     if not isinstance(prefix, str):
         raise wrong("prompt", "text, with `suffix`", prefix)
+    markers = infill_markers(engine)
+    if markers is None:
+        raise unsupported("suffix", "`suffix`: this model has no tokens for filling in")
     tokenizer = engine.tokenizer
+    before, after, middle = markers
+    head = tokenizer.encode(prefix, previous=before)
+    tail = tokenizer.encode(suffix, previous=after)
+    bos = [tokenizer.bos_id] if tokenizer.adds_bos and tokenizer.bos_id is not None else []
+    return [*bos, before, *head, after, *tail, middle]
+
+
+def infill_markers(engine: Engine) -> tuple[int, int, int] | None:
+    """Return the tokens before a text, before its end, and before what is between; or None."""
     for markers in INFILL_MARKERS:
-        before, after, middle = (tokenizer.token_id(marker) for marker in markers)
+        before, after, middle = (engine.tokenizer.token_id(marker) for marker in markers)
         if before is not None and after is not None and middle is not None:
-            head = tokenizer.encode(prefix, previous=before)
-            tail = tokenizer.encode(suffix, previous=after)
-            bos = [tokenizer.bos_id] if tokenizer.adds_bos and tokenizer.bos_id is not None else []
-            return [*bos, before, *head, after, *tail, middle]
-    raise unsupported("suffix", "`suffix`: this model has no tokens for filling in")
+            return before, after, middle
+    return None
 
 
 def _is_id(value: Any) -> bool:

@@ -25,7 +25,7 @@ SAME_NAMES = (
 )  # fmt: skip
 # Other names of the same, the first of which wins.
 REPETITION_PENALTIES = ("repetition_penalty", "repeat_penalty")
-MAX_TOKENS = ("max_completion_tokens", "max_tokens", "n_predict")
+MAX_TOKENS = ("max_completion_tokens", "max_tokens", "n_predict", "num_predict")
 LOOK_BACKS = ("repeat_last_n", "dry_penalty_last_n")
 
 # Known to change nothing here: notes to a provider, of a cache that is shared anyway, of hardware.
@@ -41,10 +41,6 @@ REFUSED: dict[str, tuple[str, tuple[Any, ...]]] = {
     "min_tokens": ("a least number of tokens is not supported", (0,)),
     "lora": ("adapters are not supported", ([],)),
     "use_beam_search": ("beam search is not supported", (False,)),
-    "grammar": ("grammars are not supported by this version", ("",)),
-    "guided_json": ("constrained output is not supported by this version", ()),
-    "guided_regex": ("constrained output is not supported by this version", ()),
-    "json_schema": ("constrained output is not supported by this version", ()),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import re
 import time
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from inferno.scheduler import Priority, Scheduler, Stream
 from inferno.server.failures import LOADING_RETRY_SECONDS, RequestFailed, failure_of
 from inferno.server.replies import Reply
+from inferno.tool_calls import ToolFormat
 
 if TYPE_CHECKING:
     from inferno.engine import Engine
@@ -38,6 +40,7 @@ class Settings:
     # Between pings while nothing else is sent: proxies and clients give up after 30 to 60.
     ping_seconds: float = 10.0
     grace_seconds: float = 10.0  # for what runs when the server is asked to end
+    logs_prompts: bool = False
 
 
 class Service:
@@ -53,6 +56,14 @@ class Service:
             engine, max_streams=settings.max_streams, max_waiting=settings.max_waiting
         )
         self._drafts: OrderedDict[str, Stream] = OrderedDict()
+
+    @functools.cached_property
+    def tool_format(self) -> ToolFormat:
+        """How the model calls tools. Raises InvalidOption if nobody knows; takes a while."""
+        engine = self.engine
+        known = [id for id in engine.stop_ids if id < engine.num_tokens]
+        ends = [engine.tokenizer.token_text(id) for id in known]
+        return ToolFormat.of(engine.template, engine.tokenizer.control_tokens, ends)
 
     def start(
         self, generations: Sequence[Generation], priority: Priority = Priority.INTERACTIVE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,10 +18,12 @@ def finite(logprob: float) -> float:
     return logprob if math.isfinite(logprob) else IMPOSSIBLE
 
 
-def pieces(engine: Engine, ids: Sequence[int], previous: int | None) -> Iterator[bytes]:
-    """Yield the bytes that each id adds to the text."""
+def pieces(
+    engine: Engine, ids: Sequence[int], previous: int | None, visible: Collection[int] = ()
+) -> Iterator[bytes]:
+    """Yield the bytes that each id adds to the text, in which `visible` control tokens show."""
     for id in ids:
-        yield engine.tokenizer.piece(id, previous=previous)
+        yield engine.tokenizer.piece(id, previous=previous, special=id in visible)
         previous = id
 
 
@@ -49,18 +51,19 @@ class LogprobStream:
         takes_rest = is_over and not self._generation.stopped_by_text
         while self._next < len(known) and (takes_rest or self._described < self._sent):
             entry = known[self._next]
-            piece = next(pieces(self._engine, [entry.token], self._previous))
+            piece = self._piece(entry.token)
             entries.append(self._described_entry(entry, piece))
             self._described += len(piece)
             self._previous, self._next = entry.token, self._next + 1
         return entries
 
     def _described_entry(self, entry: TokenLogprobs, piece: bytes) -> dict[str, Any]:
-        top = [
-            {**_token(next(pieces(self._engine, [id], self._previous)), logprob)}
-            for id, logprob in entry.top[: self._top]
-        ]
+        top = [_token(self._piece(id), logprob) for id, logprob in entry.top[: self._top]]
         return {**_token(piece, entry.logprob), "top_logprobs": top}
+
+    def _piece(self, id: int) -> bytes:
+        visible = self._generation.params.visible_tokens
+        return next(pieces(self._engine, [id], self._previous, visible))
 
 
 def _token(piece: bytes, logprob: float) -> dict[str, Any]:

@@ -4,99 +4,60 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from inferno.server.asked import (
-    Delivery,
-    check_model,
-    delivery_of,
-    envelope,
-    generations_of,
-    headers_of,
-    new_id,
-)
+from inferno.server import openapi
+from inferno.server.asked import Delivery, check_model, delivery_of, envelope, headers_of, new_id
 from inferno.server.body import read_fields
+from inferno.server.chats import Chat, ChatNews, begin_chat
 from inferno.server.event_stream import DONE, PING, EventStream, event, to_json
-from inferno.server.fields import Fields
-from inferno.server.figures import report, timings, usage
-from inferno.server.prompts import chat_prompt_of
-from inferno.server.replies import News, Reply
-from inferno.server.response_format import response_format_of
-from inferno.server.sampling import chat_logprobs_of, choices_of, sampling_of
-from inferno.server.service import Service, in_thread, service_of, session_id_of
-from inferno.server.tokens import LogprobStream
+from inferno.server.figures import timings
+from inferno.server.service import service_of
+from inferno.server.turns import Part, Turn
 
 router = APIRouter()
 
 
-@router.post("/chat/completions", summary="Answer a chat")
+@router.post(
+    "/chat/completions",
+    summary="Answer a chat",
+    openapi_extra=openapi.CHAT_COMPLETIONS,
+)
 async def chat_completions(request: Request) -> Response:
     """OpenAI's chat completions. Extensions: llama.cpp's sampling fields, `truncation`."""
     service = service_of(request)
-    session_id = session_id_of(request)
     fields = await read_fields(request)
     check_model(fields, service)
     delivery = delivery_of(fields)
-    wants_logprobs, top = chat_logprobs_of(fields)
-    prompt = chat_prompt_of(fields, service.engine)
-    response_format_of(fields)
-    choices = choices_of(fields)
-    params = sampling_of(fields, service.engine, logprobs=max(1, top) if wants_logprobs else 0)
-    fields.finish(strict=service.settings.strict)
-
-    ids, dropped = await in_thread(partial(prompt.ids, service.engine))
-    generations = await in_thread(partial(generations_of, service, [ids], params, choices))
-    service.supersede_draft(session_id)
-    reply = service.start(generations, delivery.priority)
-    logprobs = (
-        [LogprobStream(service.engine, g, ids[-1], top) for g in generations]
-        if wants_logprobs
-        else []
-    )
+    chat = await begin_chat(request, service, fields, delivery.priority)
     headers = headers_of(request, fields)
     if delivery.streams:
-        chunks = _chunks(service, reply, delivery, logprobs, fields, len(ids), dropped)
-        return EventStream(chunks, reply.cancel, headers=headers)
-    await reply.finish(request.receive)
+        return EventStream(_chunks(chat, delivery), chat.reply.cancel, headers=headers)
+    await chat.finish(request)
     body = {
         **envelope("chat.completion", new_id("chatcmpl"), service),
         "choices": [
             {
                 "index": index,
-                "message": {
-                    "role": "assistant",
-                    "content": generation.text,
-                    "refusal": None,
-                },
-                "logprobs": _logprobs(logprobs[index].due(generation.text, is_over=True))
-                if wants_logprobs
-                else None,
-                "finish_reason": generation.finish_reason,
+                "message": _message(turn),
+                "logprobs": _logprobs(chat.all_logprobs(index)) if chat.logprobs else None,
+                "finish_reason": chat.finish_reason(index),
             }
-            for index, generation in enumerate(generations)
+            for index, turn in enumerate(chat.turns)
         ],
-        "usage": usage(generations),
-        "timings": timings(generations[0]),
-        "inferno": report(reply, fields.ignored, dropped),
+        "usage": chat.usage(),
+        "timings": timings(chat.generations[0]),
+        "inferno": chat.report(),
     }
     return Response(to_json(body), media_type="application/json", headers=headers)
 
 
-async def _chunks(
-    service: Service,
-    reply: Reply,
-    delivery: Delivery,
-    logprobs: list[LogprobStream],
-    fields: Fields,
-    prompt_tokens: int,
-    dropped: int,
-) -> AsyncIterator[bytes]:
-    head = envelope("chat.completion.chunk", new_id("chatcmpl"), service)
+async def _chunks(chat: Chat, delivery: Delivery) -> AsyncIterator[bytes]:
+    head = envelope("chat.completion.chunk", new_id("chatcmpl"), chat.service)
     if delivery.includes_usage:
         head["usage"] = None
 
@@ -106,44 +67,79 @@ async def _chunks(
     def choice(index: int, delta: dict[str, Any], finish_reason: str | None = None) -> Any:
         return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
 
-    for index in range(len(reply.generations)):
+    left = len(chat.turns)
+    for index in range(left):
         yield chunk([choice(index, {"role": "assistant", "content": None})])
-    left = len(reply.generations)
-    async for news in reply.news(service.settings.ping_seconds):
+    async for news in chat.news():
         if news is None:
             yield PING
             continue
-        update, generation = news.update, reply.generations[news.index]
+        update, generation = news.update, news.generation
         if delivery.reports_progress and update.processed_tokens:
-            yield chunk([], prompt_progress=_progress(reply, news, prompt_tokens))
-        entries = logprobs[news.index].due(update.text, is_over=update.is_over) if logprobs else []
-        if update.text or entries:
-            part = choice(news.index, {"content": update.text} if update.text else {})
-            if logprobs:
-                part["logprobs"] = _logprobs(entries)
+            yield chunk([], prompt_progress=_progress(chat, news))
+        deltas = [_delta(part, news.turn) for part in news.parts]
+        if not deltas and news.logprobs:
+            deltas = [{}]
+        for number, delta in enumerate(deltas):
+            part = choice(news.index, delta)
+            if chat.logprobs:
+                part["logprobs"] = _logprobs([] if number else news.logprobs)
             more = {"timings": timings(generation)} if delivery.reports_timings else {}
             yield chunk([part], **more)
         if update.is_over:
             left -= 1
             more = {"timings": timings(generation)}
             if not left:
-                more["inferno"] = report(reply, fields.ignored, dropped)
-            yield chunk([choice(news.index, {}, generation.finish_reason)], **more)
+                more["inferno"] = chat.report()
+            yield chunk([choice(news.index, {}, chat.finish_reason(news.index))], **more)
     if delivery.includes_usage:
-        yield chunk([], usage=usage(reply.generations))
+        yield chunk([], usage=chat.usage())
     yield DONE
+
+
+def _message(turn: Turn) -> dict[str, Any]:
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": turn.content if turn.content or not turn.calls else None,
+        "refusal": None,
+    }
+    if turn.reasoning:
+        message["reasoning_content"] = turn.reasoning
+    if turn.calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in turn.calls
+        ]
+    return message
+
+
+def _delta(part: Part, turn: Turn) -> dict[str, Any]:
+    if part.reasoning:
+        return {"reasoning_content": part.reasoning}
+    if part.call < 0:
+        return {"content": part.content}
+    if not part.begins:
+        return {"tool_calls": [{"index": part.call, "function": {"arguments": part.arguments}}]}
+    call = turn.calls[part.call]
+    function = {"name": call.name, "arguments": part.arguments}
+    begun = {"index": part.call, "id": call.id, "type": "function", "function": function}
+    return {"tool_calls": [begun]}
 
 
 def _logprobs(entries: list[dict[str, Any]]) -> dict[str, Any]:
     return {"content": entries, "refusal": None}
 
 
-def _progress(reply: Reply, news: News, prompt_tokens: int) -> dict[str, Any]:
+def _progress(chat: Chat, news: ChatNews) -> dict[str, Any]:
     """Return llama.cpp's progress of a prompt."""
-    pending = reply.streams[news.index].pending
+    pending = chat.reply.streams[news.index].pending
     return {
-        "total": prompt_tokens,
+        "total": chat.prompt_tokens,
         "cache": pending.cached if pending is not None else 0,
         "processed": news.update.processed_tokens,
-        "time_ms": round(1e3 * (time.perf_counter() - reply.began)),
+        "time_ms": round(1e3 * (time.perf_counter() - chat.reply.began)),
     }

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from inferno.options import MAX_LOGPROBS
+from inferno.server import openapi
 from inferno.server.asked import (
     Delivery,
     check_model,
@@ -27,7 +28,7 @@ from inferno.server.fields import Fields
 from inferno.server.figures import report, timings, usage
 from inferno.server.prompts import completion_ids
 from inferno.server.replies import Reply
-from inferno.server.response_format import response_format_of
+from inferno.server.response_format import form_of_request
 from inferno.server.sampling import choices_of, sampling_of
 from inferno.server.service import Service, in_thread, service_of
 from inferno.server.tokens import LogprobStream, finite, pieces
@@ -35,7 +36,7 @@ from inferno.server.tokens import LogprobStream, finite, pieces
 router = APIRouter()
 
 
-@router.post("/completions", summary="Continue a text")
+@router.post("/completions", summary="Continue a text", openapi_extra=openapi.COMPLETIONS)
 async def completions(request: Request) -> Response:
     """OpenAI's completions, with `echo`, `suffix`, and lists of prompts."""
     service = service_of(request)
@@ -43,7 +44,7 @@ async def completions(request: Request) -> Response:
     fields = await read_fields(request)
     check_model(fields, service)
     delivery = delivery_of(fields)
-    response_format_of(fields)
+    form = await form_of_request(fields)
     choices = choices_of(fields)
     best_of = fields.integer("best_of", 1, 2**31)
     if best_of is not None and best_of != choices:
@@ -53,6 +54,7 @@ async def completions(request: Request) -> Response:
         raise unsupported("echo", "`echo`: expected an answer that is not streamed")
     top = fields.integer("logprobs", 0, MAX_LOGPROBS)
     params = sampling_of(fields, engine, logprobs=0 if top is None else max(1, top))
+    params = params if form is None else params.merged(**form.options)
     prompts_of = partial(completion_ids, fields, engine)
     prompts = await in_thread(prompts_of)
     fields.finish(strict=service.settings.strict)

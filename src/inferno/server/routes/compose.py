@@ -16,17 +16,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from inferno.scheduler import Priority
+from inferno.server import openapi
 from inferno.server.asked import check_model, headers_of
 from inferno.server.body import read_fields
 from inferno.server.failures import RequestFailed, invalid, too_long
 from inferno.server.prompts import ChatPrompt, chat_prompt_of
 from inferno.server.replies import Reply
 from inferno.server.service import Service, in_thread, service_of, session_id_of
+from inferno.server.tools import tools_of_request
 
 router = APIRouter()
 
 
-@router.post("/compose", summary="Read a draft ahead")
+@router.post("/compose", summary="Read a draft ahead", openapi_extra=openapi.COMPOSE)
 async def compose(request: Request) -> Response:
     """The body of a chat request whose last message is the user's unfinished draft.
 
@@ -38,7 +40,8 @@ async def compose(request: Request) -> Response:
     began = time.perf_counter()
     fields = await read_fields(request)
     check_model(fields, service)
-    prompt = chat_prompt_of(fields, service.engine)
+    tools = await tools_of_request(fields, service)
+    prompt = chat_prompt_of(fields, service.engine, None if tools is None else tools.described)
     if prompt.messages[-1].get("role") != "user":
         raise invalid("messages", "`messages`: expected the user's draft as the last one")
     ids = await in_thread(partial(_settled_ids, prompt, service))
@@ -79,7 +82,8 @@ def _settled_ids(prompt: ChatPrompt, service: Service) -> Sequence[int]:
     """Return the ids up to the draft's end, without a last one that may yet change."""
     ids = service.engine.encode_chat(
         prompt.messages,
-        add_generation_prompt=False,
+        False,
+        prompt.tools,
         continue_final_message=True,
         **prompt.variables,
     )

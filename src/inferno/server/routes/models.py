@@ -46,6 +46,7 @@ def describe(service: Service) -> dict[str, Any]:
             "n_ctx": engine.context,
             "n_ctx_train": engine.config.max_position_embeddings,
             "n_embd": engine.config.hidden_size,
+            "n_params": engine.num_parameters,
             "size": engine.memory.weights,
             "formats": list(engine.weight_formats),
         },

@@ -8,17 +8,19 @@ from typing import Any
 from fastapi import APIRouter
 from starlette.requests import Request
 
+from inferno.server import openapi
 from inferno.server.body import read_fields
 from inferno.server.fields import wrong
 from inferno.server.prompts import chat_prompt_of
 from inferno.server.service import in_thread, service_of
+from inferno.server.tools import tools_of_request
 
 router = APIRouter()
 
 MAX_IDS = 1 << 20
 
 
-@router.post("/tokenize", summary="Text to token ids")
+@router.post("/tokenize", summary="Text to token ids", openapi_extra=openapi.TOKENIZE)
 async def tokenize(request: Request) -> dict[str, Any]:
     """`content` or `prompt`; `add_special` (BOS), `parse_special` (control tokens in the text
     count, true by default), `with_pieces`."""
@@ -45,7 +47,7 @@ async def tokenize(request: Request) -> dict[str, Any]:
     }
 
 
-@router.post("/detokenize", summary="Token ids to text")
+@router.post("/detokenize", summary="Token ids to text", openapi_extra=openapi.DETOKENIZE)
 async def detokenize(request: Request) -> dict[str, Any]:
     """`tokens`; the text comes as `content` and as `prompt`."""
     service = service_of(request)
@@ -59,11 +61,16 @@ async def detokenize(request: Request) -> dict[str, Any]:
     return {"content": text, "prompt": text}
 
 
-@router.post("/apply-template", summary="Messages to the text of a prompt")
+@router.post(
+    "/apply-template",
+    summary="Messages to the text of a prompt",
+    openapi_extra=openapi.COMPOSE,
+)
 async def apply_template(request: Request) -> dict[str, Any]:
     service = service_of(request)
     fields = await read_fields(request)
-    prompt = chat_prompt_of(fields, service.engine)
+    tools = await tools_of_request(fields, service)
+    prompt = chat_prompt_of(fields, service.engine, None if tools is None else tools.described)
     return {"prompt": await in_thread(partial(prompt.text, service.engine))}
 
 
