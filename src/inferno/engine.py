@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import prod
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -77,6 +78,7 @@ class Engine:
         self.weight_formats = loaded.formats
         self.kv_cache = loaded.kv_cache
         self.load_seconds = 0.0
+        self.num_parameters = 0
         self.system: str | None = None  # the system message of chats that have none
         self.stop_ids = frozenset({*config.eos_token_ids, *tokenizer.eos_ids})
         self.num_tokens = min(config.vocab_size, tokenizer.vocab_size)
@@ -157,6 +159,7 @@ class Engine:
             )
             engine = cls(config, tokenizer, template, loaded, pool, isa)
             engine.system = entry.system if entry is not None else None
+            engine.num_parameters = sum(prod(t.shape) for t in checkpoint.tensors.values())
         engine.load_seconds = time.perf_counter() - began
         return engine
 

@@ -6,7 +6,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
@@ -25,7 +25,9 @@ from inferno.server.routes import (
     chat_completions,
     completions,
     compose,
+    embeddings,
     models,
+    ollama,
     state,
     tokenization,
 )
@@ -36,7 +38,7 @@ log = logging.getLogger("inferno.server")
 
 # Each answers at its path and under /v1: many clients omit that, and as many do not. The schema has
 # the one that OpenAI has, or llama.cpp.
-VERSIONED = (chat_completions, completions, compose, models)
+VERSIONED = (chat_completions, completions, compose, embeddings, models)
 UNVERSIONED = (tokenization, state)
 
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
@@ -72,6 +74,7 @@ def create_app(
         app.include_router(module.router, include_in_schema=not is_versioned)
     app.include_router(routes_of_conversations)
     app.include_router(page.router)
+    app.include_router(ollama.router)
     app.add_exception_handler(RequestFailed, _answer_failure)
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(Exception, _answer_mistake)
@@ -90,7 +93,7 @@ def create_app(
 
 async def _answer_failure(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, RequestFailed)
-    return JSONResponse(failure.body, failure.status, failure.headers)
+    return _answer(request, failure)
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:
@@ -102,12 +105,18 @@ async def _answer_http(request: Request, error: Exception) -> Response:
         "not_found_error" if error.status_code == 404 else "invalid_request_error",
         code=error.detail.lower().replace(" ", "_"),
     )
-    return JSONResponse(failure.body, failure.status, {**failure.headers, **(error.headers or {})})
+    return _answer(request, failure, error.headers)
 
 
 async def _answer_mistake(request: Request, error: Exception) -> Response:
-    failure = failure_of(error)
-    return JSONResponse(failure.body, failure.status, failure.headers)
+    return _answer(request, failure_of(error))
+
+
+def _answer(
+    request: Request, failure: RequestFailed, headers: Mapping[str, str] | None = None
+) -> Response:
+    body = failure.body_at(request.url.path)
+    return JSONResponse(body, failure.status, {**failure.headers, **(headers or {})})
 
 
 class _Journal:
@@ -122,6 +131,7 @@ class _Journal:
             return
         given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        scope["request_id"] = request_id
         began, status = time.perf_counter(), 499
 
         async def send_named(message: Message) -> None:

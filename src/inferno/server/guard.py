@@ -45,7 +45,8 @@ class Guard:
         if scope["type"] == "http":
             failure = self._objection(scope["method"], scope["path"], Headers(scope=scope))
             if failure is not None:
-                response = JSONResponse(failure.body, failure.status, failure.headers)
+                body = failure.body_at(scope["path"])
+                response = JSONResponse(body, failure.status, failure.headers)
                 await response(scope, receive, send)
                 return
         await self._app(scope, receive, send)
