@@ -175,6 +175,28 @@ def test_the_log_has_a_line_for_a_request_and_nothing_of_the_prompt(
     assert "secret" not in str(line.fields)
 
 
+def test_the_log_has_what_was_asked_only_if_that_is_wanted(
+    model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = logging.getLogger("inferno.server")
+    logger.addHandler(caplog.handler)
+    logger.setLevel(logging.INFO)
+    try:
+        settings = Settings(logs_prompts=True, grace_seconds=1)
+        with servers.running(lambda: servers.load_engine(model), settings) as it:
+            servers.wait_until_loaded(it)
+            id = it.chat("my secret\nof two lines", max_tokens=1).headers["x-request-id"]
+    finally:
+        logger.removeHandler(caplog.handler)
+    mine = [r for r in caplog.records if r.fields["id"] == id]
+    asked = next(r for r in mine if r.getMessage() == "asked")
+    done = next(r for r in mine if r.getMessage() == "request")
+    assert asked.fields["body"]["messages"][0]["content"] == "my secret\nof two lines"
+    assert "\n" not in LogFormat().format(asked)
+    assert "secret" in JsonLogFormat().format(asked)
+    assert "secret" not in LogFormat().format(done)
+
+
 def test_a_request_keeps_the_id_that_it_brings(server: servers.Running) -> None:
     for given, kept in (("abc-1.2", True), ("a b", False), ("x" * 100, False)):
         found = server.client.get("/health", headers={"x-request-id": given})

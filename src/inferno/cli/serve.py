@@ -68,6 +68,9 @@ def main(arguments: list[str]) -> int:
         help="what the chat page keeps; a database's URL, or off",
     )  # fmt: skip
     parser.add_argument("--log-json", action="store_true", help="a JSON object a line on stderr")
+    parser.add_argument(
+        "--log-prompts", action="store_true", help="write what requests say too, whole"
+    )
     parser.add_argument("--quiet", action="store_true", help="write no line for each request")
     add_engine_flags(parser)
     options = parser.parse(arguments)
@@ -129,7 +132,9 @@ def _serve(options: argparse.Namespace) -> int:
         [host.lower() for host in hosts], options.allow_origin, _keys(options.api_key_file)
     )
     check_exposure(options.host, access)
-    settings = Settings(options.strict, options.parallel, options.queue)
+    settings = Settings(
+        options.strict, options.parallel, options.queue, logs_prompts=options.log_prompts
+    )
     url = _conversations_url(options.conversations)
     conversations = None if url is None else Conversations(url)
     listening = bind(options.host, options.port)

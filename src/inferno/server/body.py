@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
 
 from inferno.server.failures import RequestFailed, invalid
 from inferno.server.fields import Fields
+
+log = logging.getLogger("inferno.server")
 
 # The longest contexts in use are some 128,000 tokens of five characters, and clients resend all.
 MAX_BODY_BYTES = 8 << 20
@@ -24,7 +27,11 @@ async def read_fields(request: Request, most: int = MAX_BODY_BYTES) -> Fields:
     body = await _read(request, most)
     # Parsing holds the interpreter; of what is this large, a thread of its own lets others in.
     parse = asyncio.to_thread(_parse, body) if len(body) > 1 << 16 else None
-    return Fields(_parse(body) if parse is None else await parse)
+    fields = Fields(_parse(body) if parse is None else await parse)
+    if request.app.state.loading.settings.logs_prompts:
+        entry = {"id": request.scope.get("request_id"), "body": fields.values}
+        log.info("asked", extra={"fields": entry})
+    return fields
 
 
 async def _read(request: Request, most: int) -> bytes:

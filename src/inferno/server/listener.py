@@ -164,5 +164,7 @@ def log_to_stderr(*, as_json: bool, level: int = logging.INFO) -> None:
 
 def _one_line(value: object) -> str:
     """Return `value` so that a client cannot forge a line of the log."""
+    if isinstance(value, dict):
+        return json.dumps(value)
     text = str(value)
     return text if text.isascii() and text.isprintable() and " " not in text else shown(text)
