@@ -167,6 +167,22 @@ def test_text_parts_are_joined_and_read_like_a_string(server: Running) -> None:
     )
 
 
+def test_system_messages_may_be_empty_and_several(server: Running, alone: Engine) -> None:
+    for contents in ([""], ["Be brief", "Be kind"]):
+        messages = [*({"role": "system", "content": c} for c in contents), *HELLO]
+        found = server.chat(messages=messages).json()["choices"][0]["message"]["content"]
+        assert found == alone.chat(messages, temperature=0, max_tokens=8).text
+
+
+def test_several_stops_stop_and_an_empty_one_stops_nothing(server: Running, alone: Engine) -> None:
+    stops = ["zq", "a b", "\n\n", "e", "th"]
+    found = server.chat(stop=stops, max_tokens=60).json()["choices"][0]
+    assert found["message"]["content"] == said(alone, stop=stops, max_tokens=60)
+    response = server.chat(stop="")
+    assert response.json()["choices"][0]["message"]["content"] == said(alone)
+    assert response.headers["x-ignored-params"] == "stop"
+
+
 def test_a_developer_is_the_system_where_the_template_knows_none(server: Running) -> None:
     def prompt(role: str) -> str:
         body = {"messages": [{"role": role, "content": "Be brief"}, *HELLO]}
@@ -272,6 +288,27 @@ def test_hot_text_of_a_random_model_is_always_valid_json(server: Running, seed: 
     streamed = events_of(server.chat(stream=True, **fields))
     text = "".join(c["choices"][0]["delta"].get("content") or "" for c in streamed[:-1])
     assert text == whole.json()["choices"][0]["message"]["content"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_a_limit_within_a_character_leaves_one_replacement(server: Running, limit: int) -> None:
+    """The tiny vocabulary spells an emoji in four tokens."""
+    fields = {"regex": "🙂{3}", "max_tokens": 4 + limit}
+    whole = server.chat(**fields).json()["choices"][0]
+    assert whole["message"]["content"] == "🙂\ufffd"
+    assert whole["finish_reason"] == "length"
+    chunks = events_of(server.chat(stream=True, **fields))[:-1]
+    pieces = [c["choices"][0]["delta"].get("content") or "" for c in chunks]
+    assert "".join(pieces) == "🙂\ufffd"
+
+
+@pytest.mark.parametrize("text", ["ab", "xab", "aab", "ababab"])
+def test_what_might_have_become_a_stop_string_comes_at_the_end(server: Running, text: str) -> None:
+    fields = {"regex": text, "stop": ["abc", "abababd"], "max_tokens": 20}
+    whole = server.chat(**fields).json()["choices"][0]
+    assert (whole["message"]["content"], whole["finish_reason"]) == (text, "stop")
+    chunks = events_of(server.chat(stream=True, **fields))[:-1]
+    assert "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks) == text
 
 
 # ---- hanging up ----------------------------------------------------------------------------------
@@ -384,6 +421,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"stop": [5]}, "stop"),
     ({"stop": ["x"] * 17}, "stop"),
     ({"stop": ["x" * 5000]}, "stop"),
+    ({"stop": ["x"] * 10_000}, "stop"),
     ({"stop": ["\ud800"]}, "stop"),
     ({"logit_bias": {"x": 1}}, "logit_bias"),
     ({"logit_bias": {"999999": 1}}, "logit_bias"),
@@ -394,7 +432,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     ({"top_logprobs": 2}, "top_logprobs"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
-    ({"response_format": {"type": "json_object"}}, "response_format"),
     ({"response_format": {"type": "xml"}}, "response_format"),
     ({"modalities": ["audio"]}, "modalities"),
     ({"audio": {"voice": "x"}}, "audio"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import openai
 import pytest
 
+import engines
+import servers
 from inferno import Engine
 from servers import Running, error_of, events_of
 
@@ -107,6 +110,20 @@ def test_no_tokens_may_be_asked_for(server: Running) -> None:
     assert choice["logprobs"]["token_logprobs"][0] is None
 
 
+def test_an_empty_prompt_is_the_token_that_begins_every_text(stories_gguf: Path) -> None:
+    alone = engines.load(stories_gguf)
+    with servers.running(lambda: servers.load_engine(stories_gguf)) as it:
+        servers.wait_until_loaded(it)
+        expected = alone.generate("", **GREEDY).text
+        for prompt in ("", [""], [[1]]):
+            [choice] = complete(it, prompt).json()["choices"]
+            assert choice["text"] == expected
+        body = complete(it, "", max_tokens=0).json()
+        assert (body["choices"][0]["text"], body["usage"]["prompt_tokens"]) == ("", 1)
+        assert complete(it, []).status_code == 400
+        assert complete(it, "Once").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -123,7 +140,7 @@ def test_no_tokens_may_be_asked_for(server: Running) -> None:
         ({"echo": True, "stream": True}, "echo"),
         ({"logprobs": 21}, "logprobs"),
         ({"logprobs": True}, "logprobs"),
-        ({"prompt": "word " * 3000}, "messages"),
+        ({"prompt": "word " * 3000}, "prompt"),
     ],
 )
 def test_what_cannot_be_is_a_400(
