@@ -15,7 +15,7 @@ import architectures
 import checkpoints
 import engines
 import f16_cache
-from inferno import Engine, InvalidCheckpoint, InvalidOption, OutOfMemory, loading
+from inferno import InvalidCheckpoint, InvalidOption, OutOfMemory, loading
 from inferno.description import describe
 
 IDS = engines.random_ids(40)
