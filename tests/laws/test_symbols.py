@@ -84,8 +84,10 @@ def test_isa_tables_agree() -> None:
         frequencies = (10_000.0 ** (-np.arange(20) / 20)).astype(np.float32)
         found["rope"] = testing.rope(isa, x[:, :160].copy(), 40, 1234, frequencies).tobytes()
         found["exp"] = testing.exp(isa, x.reshape(-1)).tobytes()
-        found["attention"] = testing.attention(isa, q, k, v, 0.3).tobytes()
-        found["split attention"] = testing.attention(isa, q, k, v, 0.3, splits_apart=True).tobytes()
+        for cache in _native.cache_types():
+            for splits_apart in (False, True):
+                scores = testing.attention(isa, cache, q, k, v, 0.3, splits_apart=splits_apart)
+                found[f"attention {cache} {splits_apart}"] = scores.tobytes()
         return found
 
     isas = _native.isas()
@@ -111,7 +113,7 @@ def test_a_table_points_to_kernels_of_its_isa_alone(path: Path) -> None:
     type_name = "inferno::" + path.name.split(".")[0].title().replace("_", "")
     assert [name for name in kernels if f"<{type_name}" not in name] == []
     assert sum("inferno::matmul<" in name for name in kernels) == len(_native.formats())
-    assert sum("inferno::attention<" in name for name in kernels) == 1
+    assert sum("inferno::attention<" in name for name in kernels) == len(_native.cache_types())
 
 
 @pytest.mark.parametrize("isa", _native.isas())

@@ -247,8 +247,9 @@ def test_isas_agree_on_a_large_product(pool, format: str) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("format", [f for f in samples.ENCODABLE if f != "f32"])
 def test_weights_quantized_when_packed_multiply_as_stored_ones(pool, isa: str, format: str) -> None:
-    values = samples.floats(15, 21, 96)
-    x = samples.floats(16, 5, 96)
+    columns = 3 * max(32, samples.BLOCKS[format])
+    values = samples.floats(15, 21, columns)
+    x = samples.floats(16, 5, columns)
     raw = values.reshape(-1).view(np.uint8)
     stored = quantization.quantize(format, values)
     actual = testing.matmul(isa, pool, format, "f32", raw, 21, x)

@@ -14,6 +14,7 @@ import engines
 import servers
 from inferno import Engine
 from inferno.server.app import create_app
+from inferno.server.conversations import Conversations
 from inferno.server.guard import Access
 from inferno.server.service import Loading, Settings
 
@@ -30,7 +31,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Running]
         engine.prefix_cache.capacity = 1 << 22
         return engine
 
-    with servers.running(load) as it:
+    with servers.running(load, conversations=Conversations("sqlite://")) as it:
         yield servers.wait_until_loaded(it)
 
 

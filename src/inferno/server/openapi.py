@@ -9,6 +9,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from inferno.options import MAX_LOGPROBS, MAX_SEED
+from inferno.server.conversations import (
+    FORMAT,
+    FORMAT_VERSION,
+    ID,
+    MAX_TEXT,
+    MAX_TITLE,
+    ROLES,
+    STATUSES,
+)
 from inferno.server.embedding import MAX_INPUTS
 from inferno.server.messages import MAX_MESSAGES
 from inferno.server.sampling import MAX_CHOICES, MAX_STOP_CHARACTERS, MAX_STOPS
@@ -185,3 +194,40 @@ OLLAMA_EMBED = _body(
 )
 OLLAMA_EMBEDDINGS = _body("prompt", model=TEXT, prompt=TEXT)
 OLLAMA_SHOW = _body(model=TEXT, verbose=FLAG)
+
+_ID: Schema = {"type": "string", "pattern": f"^{ID.pattern}$"}
+_TITLE: Schema = {"type": "string", "maxLength": MAX_TITLE}
+_GROWING: Mapping[str, Schema] = {
+    "content": {"type": "string", "maxLength": MAX_TEXT},
+    "status": {"enum": list(STATUSES)},
+    "finish_reason": {"type": "string", "maxLength": 64},
+    "figures": OBJECT,
+}
+_MESSAGE: Mapping[str, Schema] = {
+    "id": _ID,
+    "parent": _either(_ID, {"type": "null"}),
+    "role": {"enum": list(ROLES)},
+    **_GROWING,
+}
+CONVERSATION = _body(id=_ID, title=_TITLE, system=TEXT)
+CONVERSATION_CHANGE = _body(title=_TITLE, is_pinned=FLAG, system=TEXT, leaf=_ID)
+CONVERSATION_MESSAGE = _body("role", "content", **_MESSAGE)
+CONVERSATION_MESSAGE_CHANGE = _body(**_GROWING)
+CONVERSATIONS_IMPORT = _body(
+    "format",
+    "version",
+    "conversations",
+    format={"const": FORMAT},
+    version={"const": FORMAT_VERSION},
+    conversations=_list(
+        _object(
+            "messages",
+            id=_ID,
+            title=_TITLE,
+            is_pinned=FLAG,
+            system=TEXT,
+            leaf=_either(_ID, {"type": "null"}),
+            messages=_list(_object("role", "content", **_MESSAGE)),
+        )
+    ),
+)

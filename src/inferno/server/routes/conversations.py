@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from inferno.server import openapi
 from inferno.server.body import MAX_DISCARDED_BYTES, read_fields
 from inferno.server.conversations import Conversations, Message, NotThere, Refused
 from inferno.server.event_stream import to_json
@@ -35,7 +36,9 @@ async def summaries(request: Request, search: str = "") -> Response:
     return _answer({"data": data, "has_more": has_more})
 
 
-@router.post("", summary="Begin a conversation", status_code=201)
+@router.post(
+    "", summary="Begin a conversation", status_code=201, openapi_extra=openapi.CONVERSATION
+)
 async def create(request: Request) -> Response:
     """`id`, `title` and `system`, all optional. An `id` that is there gets the other two."""
     kept = _conversations_of(request)
@@ -53,7 +56,7 @@ async def export(request: Request, id: str | None = None) -> Response:
     return _answer(found, headers={"content-disposition": name})
 
 
-@router.post("/import", summary="Import conversations")
+@router.post("/import", summary="Import conversations", openapi_extra=openapi.CONVERSATIONS_IMPORT)
 async def import_all(request: Request) -> Response:
     """Add those of an export, all or none; none that is there is changed."""
     kept = _conversations_of(request)
@@ -68,7 +71,11 @@ async def get(request: Request, id: str) -> Response:
     return _answer(await _in_thread(lambda: kept.get(id)))
 
 
-@router.patch("/{id}", summary="Rename, pin, or show another branch")
+@router.patch(
+    "/{id}",
+    summary="Rename, pin, or show another branch",
+    openapi_extra=openapi.CONVERSATION_CHANGE,
+)
 async def change(request: Request, id: str) -> Response:
     """`title`, `is_pinned`, `system` and `leaf`, the end of the branch that is looked at."""
     kept = _conversations_of(request)
@@ -89,7 +96,12 @@ async def delete(request: Request, id: str) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{id}/messages", summary="Keep a message", status_code=201)
+@router.post(
+    "/{id}/messages",
+    summary="Keep a message",
+    status_code=201,
+    openapi_extra=openapi.CONVERSATION_MESSAGE,
+)
 async def keep(request: Request, id: str) -> Response:
     """`parent`, `role`, `content`, and optionally `id`, `status`, `finish_reason`, `figures`.
 
@@ -102,7 +114,11 @@ async def keep(request: Request, id: str) -> Response:
     return _answer(await _in_thread(lambda: kept.keep(id, Message.of(values))), 201)
 
 
-@router.patch("/{id}/messages/{message}", summary="Change a message")
+@router.patch(
+    "/{id}/messages/{message}",
+    summary="Change a message",
+    openapi_extra=openapi.CONVERSATION_MESSAGE_CHANGE,
+)
 async def change_message(request: Request, id: str, message: str) -> Response:
     kept = _conversations_of(request)
     fields = await read_fields(request)
