@@ -10,7 +10,7 @@ import pytest
 
 import engines
 from inferno import Engine, _native
-from inferno.prefix_cache import PrefixCache
+from inferno.prefix_cache import MAX_LOGITS, PrefixCache
 
 PAGE = 64
 IDS = engines.random_ids(150, 512)
@@ -331,3 +331,68 @@ def test_a_page_outlives_the_cache_that_filled_it(loaded: Engine) -> None:
     other.adopt([page], 64)
     logits = loaded._executor.forward([(other, np.array(IDS[64:], np.int32), "last")])[0]
     assert logits.tobytes() == loaded.logits(IDS)[-1].tobytes()
+
+
+# ---- logits --------------------------------------------------------------------------------------
+
+
+def read_ahead(engine: Engine, ids: list[int]) -> None:
+    assert engine.generate(ids, max_tokens=0).finish_reason == "length"
+
+
+@pytest.mark.parametrize("length", [1, PAGE - 1, PAGE, PAGE + 1, 150])
+def test_a_prompt_that_was_read_ahead_leaves_nothing_to_process(
+    engine: Engine, cold: Engine, length: int
+) -> None:
+    read_ahead(engine, IDS[:length])
+    passes: list[int] = []
+    forward = engine._forward
+    engine._forward = lambda batch: passes.append(1) or forward(batch)  # type: ignore
+    one = engine.generate(IDS[:length], **{**GREEDY, "max_tokens": 1})
+    assert one.logprobs == cold.generate(IDS[:length], **{**GREEDY, "max_tokens": 1}).logprobs
+    assert not passes
+    assert one.stats.cached_tokens == length
+    longer = engine.generate(IDS[:length], **GREEDY)
+    assert longer.logprobs == cold.generate(IDS[:length], **GREEDY).logprobs
+
+
+def test_logits_are_those_of_the_very_text(engine: Engine, cold: Engine) -> None:
+    read_ahead(engine, IDS[:100])
+    for ids in (IDS[:99], IDS[:101], [*IDS[:99], IDS[0]]):
+        expected = cold.new_session()
+        expected.feed(ids)
+        found = engine.new_session()
+        assert found.feed(ids) >= 1
+        assert np.array_equal(found.logits(), expected.logits())
+
+
+def test_logits_go_with_their_page_and_are_few(engine: Engine) -> None:
+    for start in range(MAX_LOGITS + 3):
+        read_ahead(engine, IDS[start : start + 5])
+    kept = [engine.prefix_cache.find_logits(IDS[n : n + 5]) for n in range(MAX_LOGITS + 3)]
+    assert [found is not None for found in kept] == [False] * 3 + [True] * MAX_LOGITS
+    del kept
+    engine.new_session().feed(IDS[10:30])  # goes on from one of them
+    assert engine.prefix_cache.find_logits(IDS[10:15]) is None
+    engine.prefix_cache.clear()
+    assert engine.prefix_cache.find_logits(IDS[12:17]) is None
+
+
+def test_what_did_not_come_is_forgotten_unless_a_text_goes_on_from_it(engine: Engine) -> None:
+    cache = engine.prefix_cache
+    read_ahead(engine, IDS[:70])
+    read_ahead(engine, [*IDS[:66], 1, 2])
+    assert cache.num_pages == 3
+    cache.forget(IDS[:69], 0)  # no text ends here
+    cache.forget(IDS[:64], 0)  # the beginning of others
+    cache.forget(IDS[:70], 70)
+    cache.forget([], 0)
+    assert cache.num_pages == 3
+    cache.forget(IDS[:70], 66)
+    assert cache.num_pages == 2
+    assert cache.find(IDS[:70])[1] == 66
+    cache.forget([*IDS[:66], 1, 2], 64)
+    assert cache.num_pages == 1
+    read_ahead(engine, IDS[:150])
+    cache.forget(IDS[:150], 10)
+    assert cache.num_pages == 0

@@ -606,3 +606,56 @@ def test_python_programs_use_the_engine_while_it_serves(
     assert session.logits().tobytes() == alone.logits(engines.random_ids(100))[-1].tobytes()
     for listener, theirs in zip(listeners, requests(alone), strict=True):
         assert listener.text == theirs.text
+
+
+# ---- telling -------------------------------------------------------------------------------------
+
+
+def test_pieces_that_come_at_once_are_told_together_but_for_the_first(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inferno.scheduler.PIECES_SECONDS", PATIENCE)
+    scheduler = Scheduler(engine)
+    generation = engine.generate([7], **{**GREEDY, "max_tokens": 100})
+    listener = Listener()
+    scheduler.submit(generation, listener)
+    assert listener.text == generation.text
+    told = [update.text for update in listener.updates if update.text]
+    assert told[0] == generation._pieces[0]
+    assert len(told) == 2
+    scheduler.close()
+
+
+def test_nothing_is_held_back_while_a_prompt_is_read(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("inferno.scheduler.PIECES_SECONDS", PATIENCE)
+    scheduler = Scheduler(engine)
+    said, held = Listener(), []
+    writing = engine.generate([7], **{**GREEDY, "max_tokens": 200, "speculation": "off"})
+
+    def before(n: int, batch: list[Any]) -> None:
+        if n > 20 and any(len(ids) > 1 for _, ids, _ in batch):
+            told = "".join(update.text for update in said.updates)
+            held.append(len("".join(writing._pieces)) - len(told))
+
+    watch(engine, before)
+    scheduler.submit(writing, said)
+    reading = Listener(lambda update: None)
+    while not writing._tokens[20:]:
+        pass
+    scheduler.submit(engine.generate(engines.random_ids(600), **GREEDY), reading)
+    reading.wait()
+    assert held and not any(held)
+    said.wait()
+    scheduler.close()
+
+
+def test_pages_are_ready_before_they_are_needed(engine: Engine) -> None:
+    pages = engine._loaded.pages
+    for _ in range(3):
+        before = pages.ready_pages
+        pages.prepare_page()
+        assert pages.ready_pages == before + 1
+    assert pages.pages_in_use == 0
+    assert engine.generate(engines.random_ids(100), **GREEDY).text

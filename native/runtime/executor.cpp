@@ -274,6 +274,13 @@ int Executor::row_chunks(int rows) const {
     return (int)std::min(ceil_div(rows, kernels_.tokens), (int64_t)pool_->size() * kChunksPerThread);
 }
 
+// Rows are rotated and stored apart from one another, so tiles do not matter; fewer than these take no longer
+// than it takes to wake a thread.
+int Executor::store_chunks() const {
+    constexpr int kRowsWorthAChunk = 2;
+    return std::clamp(num_rows_ / kRowsWorthAChunk, 1, pool_->size() * kChunksPerThread);
+}
+
 void Executor::for_rows_of_chunk(int chunk, int rows, const auto& body) const {
     const int64_t chunks = row_chunks(rows), tiles = ceil_div(rows, kernels_.tokens);
     const int begin = (int)(tiles * chunk / chunks) * kernels_.tokens;
@@ -335,6 +342,7 @@ int Executor::chunks_of(const Phase& phase) const {
             return (int)std::min<int64_t>(b.panels * b.groups, ThreadPool::kMaxChunks);
         }
         case OpKind::attention:
+            if (phase.step == 0) return store_chunks();
             if (phase.step == 1) return (int)std::min<size_t>(units_.size(), ThreadPool::kMaxChunks);
             return row_chunks(num_rows_);
         case OpKind::route: return phase.step == 1 ? 1 : row_chunks(num_rows_);
@@ -599,7 +607,8 @@ void Executor::combine(const Op& op, int chunk) {
 
 void Executor::rotate_and_store(const Op& op, int chunk) {
     const Plan& plan = model_->plan();
-    for_rows_of_chunk(chunk, num_rows_, [&](int i) {
+    const int chunks = store_chunks();
+    for (int i = num_rows_ * chunk / chunks; i < num_rows_ * (chunk + 1) / chunks; ++i) {
         float *q = row(op.input, i), *k = row(op.second, i), *v = row(op.third, i);
         if (op.rope >= 0) {
             const float* cos = angles_.as<float>() + ((int64_t)op.rope * num_rows_ + i) * plan.head_dim;
@@ -615,7 +624,7 @@ void Executor::rotate_and_store(const Op& op, int chunk) {
         for (int h = 0; h < op.kv_heads; ++h)
             kernels_.store_kv[(int)pool.type()](k + (int64_t)h * op.head_dim, v + (int64_t)h * op.head_dim, op.head_dim,
                                                 (int)(position % kPagePositions), page + pool.head_offset(op.layer, h));
-    });
+    }
 }
 
 void Executor::attend(const Op& op, const AttentionUnit& unit) {

@@ -96,6 +96,7 @@ private:
     PackTarget pack_target(int pack, int index);
 
     int row_chunks(int rows) const;
+    int store_chunks() const;
     void for_rows_of_chunk(int chunk, int rows, const auto& body) const;
     // How a product is cut: panels of row tiles (of each half, if it is gated) times groups of tokens.
     struct Blocking {

@@ -40,7 +40,35 @@ int PagePool::take() {
     const int page = free_.back();
     free_.pop_back();
     references_[page] = 1;
+    touched_[page] = true;
     return page;
+}
+
+int64_t PagePool::ready_pages() const {
+    const std::lock_guard lock(mutex_);
+    return std::count_if(free_.begin(), free_.end(), [&](int page) { return touched_[page]; });
+}
+
+void PagePool::prepare_page() {
+    constexpr int64_t kSmallestSystemPage = 4096;
+    int page;
+    uint8_t* address;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto untouched = [&](int free) { return !touched_[free]; };
+        auto found = std::find_if(free_.rbegin(), free_.rend(), untouched);
+        if (found == free_.rend()) {
+            grow();
+            found = std::find_if(free_.rbegin(), free_.rend(), untouched);
+        }
+        page = *found;
+        address = pages_[page];
+        free_.erase(std::next(found).base());
+        touched_[page] = true;
+    }
+    for (int64_t i = 0; i < page_bytes_; i += kSmallestSystemPage) ((volatile uint8_t*)address)[i] = 0;
+    const std::lock_guard lock(mutex_);
+    free_.push_back(page);  // the next to be taken
 }
 
 void PagePool::grow() {
@@ -55,6 +83,7 @@ void PagePool::grow() {
     for (int i = count - 1; i >= 0; --i) free_.push_back((int)pages_.size() + i);
     for (int i = 0; i < count; ++i) pages_.push_back(slabs_.back().data() + i * page_bytes_);
     references_.resize(pages_.size());
+    touched_.resize(pages_.size());
 }
 
 void PagePool::share(int page) {

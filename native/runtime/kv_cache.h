@@ -29,6 +29,10 @@ public:
     int64_t head_offset(int layer, int kv_head) const { return ((int64_t)layer * kv_heads_ + kv_head) * head_bytes_; }
     int64_t allocated_bytes() const;
     int64_t pages_in_use() const;
+    // Free pages whose memory the system has given already, and one more of these: the first touch of a page
+    // can take longer than a token, above all in a virtual machine. From any thread.
+    int64_t ready_pages() const;
+    void prepare_page();
 
 private:
     friend class KvCache;
@@ -47,6 +51,7 @@ private:
     std::vector<Buffer> slabs_;    // several pages each, so that they fill huge pages
     std::vector<uint8_t*> pages_;  // in slabs_
     std::vector<int> references_;
+    std::vector<char> touched_;
     std::vector<int> free_;
 };
 

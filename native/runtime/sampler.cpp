@@ -62,6 +62,8 @@ double sum_of(const float* x, int64_t n) {
     return sum;
 }
 
+int32_t is_unsound(float logit) { return logit < kInfinity ? 0 : 1; }  // NaN too
+
 // The logits of the tokens in the mask, and minus infinity for the others.
 void assign_masked(std::vector<float>& out, const float* logits, int64_t n, const uint32_t* mask) {
     out.assign((size_t)n, -kInfinity);
@@ -130,8 +132,12 @@ std::vector<Candidate> top_logits(const float* logits, int64_t n, int64_t count)
 
 // Whatever the options, and wherever it stands: a number that is none must not be talked over.
 void check_numbers(const float* logits, int64_t n) {
-    bool sound = true;
-    for (int64_t i = 0; i < n; ++i) sound &= logits[i] < kInfinity;  // false for NaN
+    int32_t unsound[kLanes] = {};
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes)
+        for (int64_t j = 0; j < kLanes; ++j) unsound[j] |= is_unsound(logits[i + j]);
+    for (; i < n; ++i) unsound[0] |= is_unsound(logits[i]);
+    const bool sound = std::all_of(unsound, unsound + kLanes, [](int32_t lane) { return lane == 0; });
     if (!sound)
         throw Error("invalid-checkpoint", "The model's logits are not numbers",
                     "its weights are damaged, or overflow in the type they were converted to");

@@ -91,6 +91,13 @@ class PagePool:
     @property
     def pages_in_use(self) -> int: ...
 
+    @property
+    def ready_pages(self) -> int:
+        """Free pages whose memory the system has given already."""
+
+    def prepare_page(self) -> None:
+        """Have one more of these."""
+
 class Page:
     """A page of a pool, kept for other caches to adopt."""
 

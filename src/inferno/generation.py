@@ -83,7 +83,8 @@ class Generation:
         self._logprobs: list[TokenLogprobs] = []
         self._finish_reason: str | None = None
         self._failure: Exception | None = None
-        self._stats = Stats()
+        self._prefill = Stats()  # what is known when the prompt is processed
+        self._prefilled = self._counted = 0.0  # when that was, and when the last token came
         self._cancelled = False
         # Encoding and indexing a long prediction takes a while, so not in the midst of other texts.
         self._drafter = self._new_drafter(prompt[-1]) if prompt else None
@@ -156,6 +157,17 @@ class Generation:
     @property
     def stats(self) -> Stats:
         return self._finished()._stats
+
+    @property
+    def _stats(self) -> Stats:
+        """As far as it has come."""
+        return replace(
+            self._prefill,
+            generated_tokens=len(self._tokens),
+            drafted=self._drafted,
+            accepted=self._accepted,
+            decode_seconds=self._counted - self._prefilled,
+        )
 
     def _finished(self) -> Generation:
         while self._advance():
@@ -242,8 +254,8 @@ class Generation:
             session._drop_draft()
             sampler = self._sampler() if session._next_logits is not None else None
             self._drafter = self._drafter or self._new_drafter(previous)
-        prefilled = time.perf_counter()
-        self._stats = Stats(prompt_tokens, cached, prefill_seconds=prefilled - began)
+        self._prefilled = self._counted = time.perf_counter()
+        self._prefill = Stats(prompt_tokens, cached, prefill_seconds=self._prefilled - began)
         if sampler is None:
             self._finish_reason = "cancelled"
             return
@@ -262,16 +274,17 @@ class Generation:
             piece = stream.push(token)
             ends = stream.stopped or (self._constraint is not None and self._constraint.is_complete)
             reason = "stop" if ends else None
-            self._count(prefilled)
+            self._counted = time.perf_counter()
             if piece:
                 yield piece
         self._finish_reason = reason
         self.stopped_by_text = stream.stopped
         with session._exclusive():
             session._drop_draft()
-            session._keep()
+            # Who asks for no token reads ahead: let the one who then asks have nothing to compute.
+            session._keep(with_logits=not self._tokens and reason == "length")
         rest = stream.finish()
-        self._count(prefilled)
+        self._counted = time.perf_counter()
         if rest:
             yield rest
 
@@ -306,7 +319,8 @@ class Generation:
             self._constraint.accept(token)
         if self._drafter is not None:
             self._drafter.take(token)
-        sampler.accept(np.array([token], dtype=np.int32), True)
+        if self._params.looks_back:
+            sampler.accept(np.array([token], dtype=np.int32), True)
         return token
 
     def _pass(self) -> Generator[Pending, None, None]:
@@ -409,7 +423,8 @@ class Generation:
             choice=p.choice,
             **look_back,
         )
-        sampler.accept(np.array(self._session._tokens, dtype=np.int32), False)
+        if p.looks_back:
+            sampler.accept(np.array(self._session._tokens, dtype=np.int32), False)
         return sampler
 
     def _sequence_breakers(self) -> set[int]:
@@ -426,12 +441,3 @@ class Generation:
                     )
                 ids |= found
         return ids
-
-    def _count(self, prefilled: float) -> None:
-        self._stats = replace(
-            self._stats,
-            generated_tokens=len(self._tokens),
-            drafted=self._drafted,
-            accepted=self._accepted,
-            decode_seconds=time.perf_counter() - prefilled,
-        )

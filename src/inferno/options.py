@@ -220,6 +220,21 @@ class SamplingParams:
                 f"`{name}`: expected Unicode characters, found a lone surrogate in {shown(text)}"
             ) from None
 
+    @property
+    def is_constrained(self) -> bool:
+        """Tell whether only some texts may come."""
+        return any(text is not None for text in (self.json_schema, self.regex, self.grammar))
+
+    @property
+    def looks_back(self) -> bool:
+        """Tell whether the choice of a token depends on those before it, beyond the logits."""
+        return bool(
+            self.repetition_penalty != 1.0
+            or self.presence_penalty
+            or self.frequency_penalty
+            or self.dry_multiplier
+        )
+
     def merged(self, **overrides: Any) -> SamplingParams:
         """Return a copy with `overrides` applied; an unknown name is an error that suggests one."""
         known = [f.name for f in dataclasses.fields(self)]

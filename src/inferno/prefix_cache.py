@@ -10,10 +10,20 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from inferno import _native
 
 PAGE_POSITIONS = 64  # kPagePositions in native/kernels/table.h
+
+Floats: TypeAlias = "npt.NDArray[np.float32]"
+
+# Texts whose last logits are kept too, so that nothing at all is to be computed when one comes
+# again. Of a vocabulary of 128,000 they are half a megabyte each.
+MAX_LOGITS = 16
 
 
 class _Node:
@@ -68,6 +78,7 @@ class PrefixCache:
         # Least recently used first. Whoever uses a node uses its ancestors after it, so that a node
         # always stands before its parent.
         self._order: dict[_Node, None] = {}
+        self._logits: dict[_Node, Floats] = {}  # after a node's last token; oldest first
         self._lock = threading.RLock()
 
     @property
@@ -103,8 +114,20 @@ class PrefixCache:
             self._use(node)
         return pages, length
 
-    def keep(self, tokens: Sequence[int], cache: _native.KvCache) -> None:
-        """Share what `cache` holds of `tokens`."""
+    def find_logits(self, tokens: Sequence[int]) -> tuple[list[_native.Page], Floats] | None:
+        """Return the pages of all of `tokens` and the logits after the last, if these are kept."""
+        if not self._logits:
+            return None
+        pages, length = self.find(tokens)
+        with self._lock:
+            node = self._ending(tokens) if length == len(tokens) else None
+            logits = self._logits.get(node) if node is not None else None
+        return None if logits is None else (pages, logits)
+
+    def keep(
+        self, tokens: Sequence[int], cache: _native.KvCache, logits: Floats | None = None
+    ) -> None:
+        """Share what `cache` holds of `tokens`, and `logits` after the last of them, if given."""
         if not self._capacity:
             return
         length, node = min(len(tokens), len(cache)), self._root
@@ -119,9 +142,29 @@ class PrefixCache:
                     node.remove(child)
                     child.tokens, child.page = part, cache.page(index)
                     node.add(child)
+                    self._logits.pop(child, None)
                 node = child
             self._use(node)
+            if logits is not None and length == len(tokens) and self._ending(tokens) is node:
+                self._logits.pop(node, None)
+                self._logits[node] = logits.copy()
+                while len(self._logits) > MAX_LOGITS:
+                    del self._logits[next(iter(self._logits))]
         self.make_room(0)
+
+    def forget(self, tokens: Sequence[int], beyond: int) -> None:
+        """Give up the pages that `tokens` have beyond so many, unless another text goes on there.
+
+        For what was only likely to be asked for, when something else was.
+        """
+        end = len(tokens)
+        with self._lock:
+            node = self._ending(tokens)
+            while node is not None and end > beyond and not node.children:
+                parent = node.parent
+                end -= len(node.tokens)
+                self._forget(node)
+                node = parent if parent is not self._root else None
 
     def make_room(self, pages: int) -> None:
         """Give up the least recently used pages, so that `pages` more stay within the capacity."""
@@ -145,9 +188,21 @@ class PrefixCache:
             nodes = list(self._order)
             self._root = _Node((), None, None)
             self._order.clear()
+            self._logits.clear()
             for node in nodes:  # parents and children hold each other
                 node.page = node.parent = None
                 node.children, node.keys = [], []
+
+    def _ending(self, tokens: Sequence[int]) -> _Node | None:
+        """Return the node whose last token is the last of `tokens`."""
+        node = self._root
+        for start in range(0, len(tokens), PAGE_POSITIONS):
+            part = tuple(tokens[start : start + PAGE_POSITIONS])
+            child, _ = node.closest(part)
+            if child is None or child.tokens != part:
+                return None
+            node = child
+        return None if node is self._root else node
 
     def _use(self, node: _Node) -> None:
         while node.parent is not None:
@@ -159,6 +214,7 @@ class PrefixCache:
         assert node.parent is not None
         node.parent.remove(node)
         del self._order[node]
+        self._logits.pop(node, None)
 
 
 def common_length(a: Sequence[int], b: Sequence[int]) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from inferno.errors import Busy, InfernoError, NativeError
+from inferno.errors import Busy, InfernoError, NativeError, OutOfMemory
 from inferno.prefix_cache import PAGE_POSITIONS, common_length
 from inferno.session import PREFILL_ROWS, Pending, Rows
 
@@ -33,8 +33,17 @@ MAX_WAITING = 64
 # there they may take LONE_FACTOR times that.
 CHUNK_SECONDS = 0.1
 LONE_FACTOR = 4
+# Pieces of a text are told together that come within this time of one another, the first at once:
+# what each costs on its way to a client, the passes lose. Eyes read more slowly.
+PIECES_SECONDS = 0.05
 # The weights are read once a pass: fewer rows than this cost hardly less.
 FEWEST_ROWS = 16
+
+
+# Of the memory for pages, what is taken from the system while there is nothing else to do: in a
+# virtual machine the first touch of a page takes longer than a token. By default one context.
+READY_PART = 1 / 4
+IDLE_SECONDS = 0.5  # until it is likely that nothing comes at once
 
 
 class Priority(enum.IntEnum):
@@ -92,6 +101,7 @@ class Stream:
     pending: Pending | None = None
     is_cancelled: bool = False
     is_over: bool = False
+    told_at: float = 0.0  # when there was news
     turn: int = 0  # of the prompts that are being read, the one with the lowest is next
     _told: int = field(default=0, repr=False)  # pieces of text
 
@@ -113,6 +123,8 @@ class Stream:
         """Return the text that has come since the last time."""
         pieces = self.generation._pieces
         text, self._told = "".join(pieces[self._told :]), len(pieces)
+        if text:
+            self.told_at = time.perf_counter()
         return text
 
 
@@ -128,13 +140,20 @@ class Scheduler:
         self._max_waiting = max_waiting
         self._numbers, self._turns = itertools.count(), itertools.count()
         self._rows_per_second: float | None = None  # of passes that read prompts
+        self._pass_seconds = 0.0  # that the last pass took
         self._condition = threading.Condition()
         # Changed under the condition; only the thread changes `_running`.
         self._waiting: list[Stream] = []
         self._running: list[Stream] = []
         self._is_closing = False
+        self._idle = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inferno-engine", daemon=True)
         self._thread.start()
+        self._closed = threading.Event()
+        self._memory = threading.Thread(
+            target=self._prepare_memory, name="inferno-memory", daemon=True
+        )
+        self._memory.start()
 
     # ---- for any thread --------------------------------------------------------------------------
 
@@ -214,6 +233,9 @@ class Scheduler:
                 stream.is_cancelled = True
             self._condition.notify()
         self._thread.join()
+        self._closed.set()
+        self._idle.set()
+        self._memory.join()
 
     # ---- the thread that runs the engine ---------------------------------------------------------
 
@@ -221,7 +243,9 @@ class Scheduler:
         while True:
             with self._condition:
                 while not self._waiting and not self._running and not self._is_closing:
+                    self._idle.set()
                     self._condition.wait()
+                self._idle.clear()
                 if self._is_closing and not self._waiting and not self._running:
                     return
             try:
@@ -239,6 +263,9 @@ class Scheduler:
             return
         num_read = sum(len(rows[1]) for stream, rows in batch if stream.is_reading)
         num_writing = sum(not stream.is_reading for stream, _ in batch)
+        if num_read:  # it may take long
+            for stream, _ in batch:
+                self._tell_news(stream)
         began = time.perf_counter()
         try:
             logits = self._engine._forward([rows for _, rows in batch])
@@ -246,7 +273,7 @@ class Scheduler:
             # No cache has grown. The newest goes, so that the others can go on.
             self._end(max((stream for stream, _ in batch), key=lambda s: s.rank), error)
             return
-        seconds = time.perf_counter() - began
+        seconds = self._pass_seconds = time.perf_counter() - began
         self.totals.passes += 1
         self.totals.decoding_rows += num_writing
         if num_read >= FEWEST_ROWS:
@@ -361,6 +388,7 @@ class Scheduler:
             if pages <= self._max_pages():
                 return
             last = max(self._running, key=lambda s: s.rank)
+            self._tell_news(last)
             if last.pending is not None:
                 last.pending.draft = ()
                 last.pending.session._release()
@@ -383,8 +411,8 @@ class Scheduler:
             return
         if stream.pending is None:
             self._end(stream)
-        elif text := stream.news():
-            self._tell(stream, Update(text, len(stream.generation._tokens)))
+        elif time.perf_counter() + self._pass_seconds >= stream.told_at + PIECES_SECONDS:
+            self._tell_news(stream)  # the end of the next pass would be too late
 
     def _end_cancelled(self) -> None:
         with self._condition:
@@ -415,6 +443,27 @@ class Scheduler:
         totals.decode_seconds += generation._stats.decode_seconds
         update = Update(stream.news(), len(generation._tokens), is_over=True, error=error)
         self._tell(stream, update)
+
+    def _prepare_memory(self) -> None:
+        """Have pages ready, beside the engine."""
+        pages = self._engine._loaded.pages
+        while not self._closed.is_set():
+            self._idle.wait()
+            if self._closed.wait(IDLE_SECONDS) or not self._idle.is_set():
+                continue
+            most = min(self._max_pages(), self._engine.context / PAGE_POSITIONS / READY_PART)
+            try:
+                while self._idle.is_set() and pages.ready_pages < int(
+                    min(most * READY_PART, most - pages.pages_in_use)
+                ):
+                    pages.prepare_page()
+            except OutOfMemory:
+                return  # who needs a page will say so
+            self._idle.clear()
+
+    def _tell_news(self, stream: Stream) -> None:
+        if text := stream.news():
+            self._tell(stream, Update(text, len(stream.generation._tokens)))
 
     def _tell(self, stream: Stream, update: Update) -> None:
         try:

@@ -216,6 +216,10 @@ class Session:
         if self._next_logits is not None:
             return len(self._tokens)
         self._drop_draft()
+        if kept := self._engine.prefix_cache.find_logits(self._tokens):
+            pages, self._next_logits = kept
+            self._cache.adopt(pages, len(self._tokens))
+            return len(self._tokens)
         # The last token is processed anyway: its logits were not kept.
         known = max(0, len(self._tokens) - 1)
         if len(self._cache) > known:
@@ -226,9 +230,10 @@ class Session:
                 self._cache.adopt(pages, length)
         return len(self._cache)
 
-    def _keep(self) -> None:
-        """Let other sessions have what was processed."""
-        self._engine.prefix_cache.keep(self._tokens, self._cache)
+    def _keep(self, *, with_logits: bool = False) -> None:
+        """Let other sessions have what was processed, and the logits after it if asked for."""
+        logits = self._next_logits if with_logits else None
+        self._engine.prefix_cache.keep(self._tokens, self._cache, logits)
 
     def _process(
         self, cancelled: Callable[[], bool] = lambda: False, pending: Pending | None = None

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from inferno import _native
-from inferno.cli import main
+from inferno.cli import main, serve
+from inferno.server.listener import bind
 
 
 def test_the_report_names_what_this_machine_has(capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,6 +25,17 @@ def test_json_is_one_object_with_measured_limits(capsys: pytest.CaptureFixture[s
     assert report["same_bits"] == dict.fromkeys(_native.isas(), True)
     for figure in ("read_bytes_per_second", "int8_macs_per_second", "float_macs_per_second"):
         assert report[figure] > 1e8
+
+
+def test_a_port_that_is_taken_is_seen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr("inferno.cli.serve.PORT", port)
+        assert main(["doctor", "--json"]) == 0
+        assert f"port {port}" in json.loads(capsys.readouterr().out)["port_conflict"]
+    assert serve.port_conflict() is None
 
 
 def test_wrong_bits_are_said_and_returned(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from inferno.cli.flags import Parser
+from inferno.cli.serve import PORT, port_conflict
 from inferno.cli.style import counted, format_bytes
 
 
@@ -65,6 +66,7 @@ def examine() -> dict[str, Any]:
         "same_bits": same_bits(names),
         "cache": str(home),
         "cache_free_bytes": _free_bytes(home),
+        "port_conflict": port_conflict(),
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith("INFERNO_")},
     }
 
@@ -94,6 +96,7 @@ def _lines(r: dict[str, Any]) -> list[tuple[str, str]]:
             if broken
             else f"yes, in {counted(len(r['same_bits']), 'instruction set')}",
         ),
+        ("port", r["port_conflict"] or f"{PORT}, which `inferno serve` takes, is free"),
         ("cache", f"{r['cache']} ({format_bytes(r['cache_free_bytes'])} free)"),
         ("environment", environment),
     ]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from inferno import Engine
 
 KEY_VARIABLE = "INFERNO_API_KEY"
+HOST, PORT = "127.0.0.1", 8080
 
 EXAMPLES = """\
 examples:
@@ -39,8 +40,8 @@ def main(arguments: list[str]) -> int:
         "model", metavar="MODEL", nargs="?", default=DEFAULT_MODEL,
         help=f".gguf file, directory or name ({DEFAULT_MODEL})",
     )  # fmt: skip
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8080, metavar="N", help="0: any free (8080)")
+    parser.add_argument("--host", default=HOST, help=f"address to listen on ({HOST})")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help=f"0: any free ({PORT})")
     parser.add_argument(
         "--api-key-file", metavar="FILE", help="keys, one a line; or $" + KEY_VARIABLE
     )
@@ -76,6 +77,17 @@ def main(arguments: list[str]) -> int:
     options = parser.parse(arguments)
     _check(options)
     return _serve(options)
+
+
+def port_conflict() -> str | None:
+    """Return why the server could not listen where it does by default; None if it could."""
+    from inferno.server.listener import bind
+
+    try:
+        bind(HOST, PORT).close()
+    except InvalidOption as error:
+        return error.message
+    return None
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -17,7 +16,7 @@ from inferno.server.prompts import chat_prompt_of
 from inferno.server.replies import Reply
 from inferno.server.response_format import Form, form_of_request
 from inferno.server.sampling import chat_logprobs_of, choices_of, sampling_of
-from inferno.server.service import in_thread, session_id_of
+from inferno.server.service import is_short, quickly, session_id_of
 from inferno.server.tokens import LogprobStream
 from inferno.server.tools import ToolUse, tools_of_request
 from inferno.server.turns import Part, Thinking, Turn, tokens_of_thought
@@ -120,10 +119,16 @@ async def begin_chat(
     separates = fields.one_of("reasoning_format", REASONING_FORMATS) != "none"
     fields.finish(strict=service.settings.strict)
 
-    ids, dropped = await in_thread(partial(prompt.ids, engine))
-    thinking = Thinking.after(ids, engine)
-    params = params.merged(**_constraint(tools, form, thinking))
-    generations = await in_thread(partial(generations_of, service, [ids], params, choices))
+    def prepare() -> tuple[list[int], int, Thinking, list[Generation]]:
+        ids, dropped = service.prompts.ids(prompt)
+        thinking = Thinking.after(ids, engine)
+        held = params.merged(**_constraint(tools, form, thinking))
+        return ids, dropped, thinking, generations_of(service, [ids], held, choices)
+
+    is_known = is_short(request) or service.prompts.knows(prompt)
+    ids, dropped, thinking, generations = await quickly(
+        prepare, is_known and tools is None and form is None and not params.is_constrained
+    )
     service.supersede_draft(session_id)
     reply = service.start(generations, priority)
     return Chat(

@@ -34,7 +34,7 @@ def usage(generations: Sequence[Generation], prompts: int = 1) -> dict[str, Any]
 
 def timings(generation: Generation) -> dict[str, Any]:
     """Return llama.cpp's timings of one text."""
-    s = generation.stats
+    s = generation._stats
     processed = s.prompt_tokens - s.cached_tokens
     return {
         "cache_n": s.cached_tokens,

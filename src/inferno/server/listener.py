@@ -6,6 +6,7 @@ import ipaddress
 import json
 import logging
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from inferno.engine import Engine
 
 MIN_KEY_CHARACTERS = 8
+# How long a thread may keep the interpreter while another waits: Python's own 5 ms are two tokens.
+SWITCH_SECONDS = 0.0005
 
 
 def is_loopback(host: str) -> bool:
@@ -108,6 +111,7 @@ class Server:
         """Serve; the model is loaded meanwhile. Raises what loading raises."""
         loader = threading.Thread(target=self._load_engine, name="inferno-loading", daemon=True)
         loader.start()
+        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             self._uvicorn.run(sockets=[self._listening])
         finally:

@@ -6,7 +6,9 @@ import asyncio
 import functools
 import hashlib
 import re
+import threading
 import time
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,8 +24,13 @@ from inferno.tool_calls import ToolFormat
 if TYPE_CHECKING:
     from inferno.engine import Engine
     from inferno.generation import Generation
+    from inferno.server.prompts import ChatPrompt
 
 T = TypeVar("T")
+
+# What is proportional to a body of so many bytes, a prompt of a thousand tokens or two, takes two
+# milliseconds at most: with another thread for it the first token would come later.
+SHORT_BODY = 8192
 
 # Sessions that a draft may be typed in at the same time; of older ones the draft goes on unwatched.
 MAX_DRAFTS = 256
@@ -43,6 +50,50 @@ class Settings:
     logs_prompts: bool = False
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A text that is being typed: `ids` are the prompt that it would be if it were sent now."""
+
+    stream: Stream
+    ids: Sequence[int]
+
+
+class RecentPrompts:
+    """The ids of the chats that were asked for last, so that a draft is not tokenized again when it
+    is sent. As many as fill the context twice."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._left = 2 * engine.context
+        self._ids: OrderedDict[bytes, array[int]] = OrderedDict()
+        self._lock = threading.Lock()
+        # A template that reads the clock may say something else next time.
+        self._is_constant = "strftime_now" not in engine.template.template
+
+    def knows(self, prompt: ChatPrompt) -> bool:
+        """Tell whether `ids` is short work."""
+        return self._key(prompt) in self._ids
+
+    def ids(self, prompt: ChatPrompt) -> tuple[list[int], int]:
+        """Return what `ChatPrompt.ids` does, and remember it. Takes a while."""
+        key = self._key(prompt)
+        if (known := self._ids.get(key)) is not None:
+            return known.tolist(), 0
+        ids, dropped = prompt.ids(self._engine)
+        if not dropped and self._is_constant:
+            with self._lock:
+                older = self._ids.pop(key, ())
+                self._ids[key] = array("i", ids)
+                self._left += len(older) - len(ids)
+                while self._left < 0:
+                    self._left += len(self._ids.popitem(last=False)[1])
+        return ids, dropped
+
+    @staticmethod
+    def _key(prompt: ChatPrompt) -> bytes:
+        return hashlib.sha256(repr(prompt).encode("utf-8", "surrogatepass")).digest()
+
+
 class Service:
     """A loaded engine that answers requests."""
 
@@ -55,7 +106,8 @@ class Service:
         self.scheduler = Scheduler(
             engine, max_streams=settings.max_streams, max_waiting=settings.max_waiting
         )
-        self._drafts: OrderedDict[str, Stream] = OrderedDict()
+        self.prompts = RecentPrompts(engine)
+        self._drafts: OrderedDict[str, Draft] = OrderedDict()
 
     @functools.cached_property
     def tool_format(self) -> ToolFormat:
@@ -79,17 +131,19 @@ class Service:
             raise failure from None
         return reply
 
-    def supersede_draft(self, session_id: str | None, stream: Stream | None = None) -> None:
-        """Stop reading the session's last draft: `stream` reads a newer one, or it was sent."""
+    def supersede_draft(self, session_id: str | None, newer: Draft | None = None) -> Draft | None:
+        """Stop reading the session's last draft, which is returned: there is a newer one, or it
+        was sent."""
         if session_id is None:
-            return
+            return None
         older = self._drafts.pop(session_id, None)
-        if older is not None:
-            self.scheduler.cancel(older)
-        if stream is not None:
-            self._drafts[session_id] = stream
+        if older is not None and not older.stream.is_over:
+            self.scheduler.cancel(older.stream)
+        if newer is not None:
+            self._drafts[session_id] = newer
             while len(self._drafts) > MAX_DRAFTS:
                 self._drafts.popitem(last=False)
+        return older
 
     def close(self) -> None:
         """End what still runs."""
@@ -141,6 +195,22 @@ async def in_thread(work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work)
     except Exception as error:
         raise failure_of(error) from error
+
+
+async def quickly(work: Callable[[], T], is_short: bool) -> T:
+    """Run what may take long `in_thread`, unless it is known to be short: threads take time too."""
+    if not is_short:
+        return await in_thread(work)
+    try:
+        return work()
+    except Exception as error:
+        raise failure_of(error) from error
+
+
+def is_short(request: Request) -> bool:
+    """Tell whether what the request asks can be made ready at once."""
+    length = request.headers.get("content-length", "")
+    return length.isascii() and length.isdigit() and int(length[:9]) <= SHORT_BODY
 
 
 def _fingerprint(engine: Engine) -> str:

@@ -106,3 +106,35 @@ def test_what_is_no_draft_is_a_400(server: Running, body: Any) -> None:
 def test_a_session_has_a_plain_name(server: Running) -> None:
     response = compose(server, "Hello", headers={"x-session-id": "a b"})
     assert error_of(response)["param"] == "x-session-id"
+
+
+def test_a_draft_that_is_sent_as_it_was_read_needs_no_pass(server: Running, alone: Engine) -> None:
+    name = {"x-session-id": "typist"}
+    draft = "What is it that nobody has read bef"
+    for end in (5, 20, len(draft)):
+        assert compose(server, draft[:end], headers=name).status_code == 200
+    passes: list[int] = []
+    forward = server.engine._forward
+    server.engine._forward = lambda b: passes.append(1) or forward(b)  # type: ignore
+    try:
+        answer = server.chat(messages=messages(draft), max_tokens=1, headers=name).json()
+    finally:
+        server.engine._forward = forward  # type: ignore[method-assign]
+    assert not passes
+    assert (
+        answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+        == (answer["usage"]["prompt_tokens"])
+    )
+    expected = alone.chat(messages(draft), temperature=0, max_tokens=1)
+    assert answer["choices"][0]["message"]["content"] == expected.text
+
+
+def test_drafts_leave_no_more_pages_than_the_last_of_them_has(server: Running) -> None:
+    engine = server.engine
+    text = "a draft of which every beginning was read, with the end of a turn after each of them"
+    engine.prefix_cache.clear()
+    for end in range(1, len(text) + 1):
+        compose(server, text[:end], headers={"x-session-id": "many"})
+    prompt = engine.encode_chat(messages(text))
+    assert engine.prefix_cache.num_pages == -(-len(prompt) // 64)
+    assert engine._loaded.pages.pages_in_use == engine.prefix_cache.num_pages

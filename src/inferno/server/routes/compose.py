@@ -2,6 +2,10 @@
 
 Nothing of it is remembered but pages of the prefix cache, so it can only save work: the chat
 request that is sent in the end is like any other, and finds there what they have in common.
+
+With a session's name the prompt is read to its end, as if the draft were sent now, and so are the
+logits there: if it is, nothing is left to compute. What of that is not the draft's, the end of the
+turn, is forgotten when there is a newer draft.
 """
 
 from __future__ import annotations
@@ -9,12 +13,14 @@ from __future__ import annotations
 import time
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from inferno.prefix_cache import common_length
 from inferno.scheduler import Priority
 from inferno.server import openapi
 from inferno.server.asked import check_model, headers_of
@@ -22,7 +28,7 @@ from inferno.server.body import read_fields
 from inferno.server.failures import RequestFailed, invalid, too_long
 from inferno.server.prompts import ChatPrompt, chat_prompt_of
 from inferno.server.replies import Reply
-from inferno.server.service import Service, in_thread, service_of, session_id_of
+from inferno.server.service import Draft, Service, in_thread, service_of, session_id_of
 from inferno.server.tools import tools_of_request
 
 router = APIRouter()
@@ -44,15 +50,18 @@ async def compose(request: Request) -> Response:
     prompt = chat_prompt_of(fields, service.engine, None if tools is None else tools.described)
     if prompt.messages[-1].get("role") != "user":
         raise invalid("messages", "`messages`: expected the user's draft as the last one")
-    ids = await in_thread(partial(_settled_ids, prompt, service))
+    settled, ids = await in_thread(partial(_ids, prompt, service, session_id is not None))
     committed, cached = 0, 0
     if ids:
         make = partial(service.engine.generate, ids, max_tokens=0, speculation="off")
         reply = service.start([await in_thread(make)], Priority.COMPOSE)
-        service.supersede_draft(session_id, reply.streams[0])
-        committed, cached = await _read(reply, request)
+        draft = Draft(reply.streams[0], ids)
+        older = service.supersede_draft(session_id, draft)
+        committed, cached = (min(n, settled) for n in await _read(reply, request))
+        if older is not None:
+            service.engine.prefix_cache.forget(older.ids, common_length(older.ids, ids))
     body = {
-        "total_tokens": len(ids),
+        "total_tokens": settled,
         "cached_tokens": cached,
         "committed_tokens": committed,
         "ms": round(1e3 * (time.perf_counter() - began), 1),
@@ -78,8 +87,11 @@ async def _read(reply: Reply, request: Request) -> tuple[int, int]:
     return generation.stats.prompt_tokens, generation.stats.cached_tokens
 
 
-def _settled_ids(prompt: ChatPrompt, service: Service) -> Sequence[int]:
-    """Return the ids up to the draft's end, without a last one that may yet change."""
+def _ids(prompt: ChatPrompt, service: Service, is_likely_sent: bool) -> tuple[int, Sequence[int]]:
+    """Return how many ids are the draft's for good, and what to read: these, or all of the prompt.
+
+    Of a draft that ends within a word the last id may yet change.
+    """
     ids = service.engine.encode_chat(
         prompt.messages,
         False,
@@ -94,4 +106,13 @@ def _settled_ids(prompt: ChatPrompt, service: Service) -> Sequence[int]:
     # What ends in a space or a full stop is finished; of "hel" nobody knows which token it becomes.
     last = text[-1:]
     is_settled = last.isspace() or (last and unicodedata.category(last).startswith("P"))
-    return ids if is_settled else ids[:-1]
+    settled = ids if is_settled else ids[:-1]
+    if not is_likely_sent:
+        return len(settled), settled
+    as_sent = replace(prompt, add_generation_prompt=True, continue_final_message=False)
+    try:
+        whole, _ = service.prompts.ids(as_sent)
+    except RequestFailed:  # as much as fits; what does not is the chat request's to say
+        return len(settled), settled
+    # A template may trim the draft, and tokens may reach over its end.
+    return common_length(settled, whole), whole

@@ -1,0 +1,310 @@
+"""What a server takes and gives: time to the first token, streams together, and its own overhead.
+
+    python benchmarks/serving.py [MODEL] [--only typing,system,resend,streams,overhead] [--json]
+
+Starts `inferno serve` in a process of its own and is its only client, over loopback. Every prompt
+is new from its beginning on, but where a measurement says otherwise. Figures that are compared
+come from turns of one run; the decode step is measured beside each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import selectors
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from inferno import Engine
+
+PROMPT_TOKENS, NEW_TOKENS, STREAMS = 64, 64, 8
+DRAFT_TOKENS, SYSTEM_TOKENS, LONG_TOKENS = 400, 500, 1500
+CHARACTERS_PER_SECOND = 6
+CACHE_GIGABYTES = 0.15  # of a server: small, so that it soon is as one that has long been running
+LAST_CHARACTERS = 20  # typed in real time; what comes before, as fast as it is read
+
+
+class Answer:
+    """A request under way: when each event came, in seconds since it was sent."""
+
+    def __init__(self, address: tuple[str, int], path: str, body: Any, session: str = "") -> None:
+        data = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: {address[0]}:{address[1]}\r\n"
+        head += f"Connection: close\r\nContent-Length: {len(data)}\r\n"
+        head += f"x-session-id: {session}\r\n\r\n" if session else "\r\n"
+        self.socket = socket.create_connection(address)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.began = time.perf_counter()
+        self.socket.sendall(head.encode() + data)
+        self._received = b""
+        self.first: float | None = None  # piece of text
+        self.last = 0.0
+        self.is_over = False
+
+    def receive(self) -> None:
+        """Take what is there, waiting for something."""
+        data = self.socket.recv(1 << 16)
+        now = time.perf_counter() - self.began
+        self._received += data
+        if self.first is None and b'"content":"' in self._received:
+            self.first = now
+        if data:
+            self.last = now
+        else:
+            self.is_over = True
+            self.socket.close()
+
+    def finish(self) -> Answer:
+        while not self.is_over:
+            self.receive()
+        return self
+
+    @property
+    def body(self) -> Any:
+        head, _, body = self._received.partition(b"\r\n\r\n")
+        if b" 200 " not in head.split(b"\r\n")[0]:
+            raise SystemExit(self._received.decode())
+        return json.loads(body)
+
+    @property
+    def events(self) -> list[Any]:
+        parts = self._received.split(b"data: ")[1:]
+        return [json.loads(p.split(b"\n\n")[0]) for p in parts if not p.startswith(b"[DONE]")]
+
+    @property
+    def timings(self) -> dict[str, float]:
+        return dict(self.events[-1]["timings"])
+
+
+def finish_together(answers: Sequence[Answer]) -> None:
+    """Read several answers as they come."""
+    with selectors.DefaultSelector() as ready:
+        for answer in answers:
+            ready.register(answer.socket, selectors.EVENT_READ, answer)
+        while ready.get_map():
+            for key, _ in ready.select():
+                answer = key.data
+                answer.receive()
+                if answer.is_over:
+                    ready.unregister(answer.socket)
+
+
+class Bench:
+    """One server and one engine in this process, and the measurements."""
+
+    def __init__(self, model: str, threads: int, context: int, runs: int) -> None:
+        self.runs = runs
+        self._random = random.Random(7)
+        command = [
+            *(sys.executable, "-m", "inferno", "serve", model, "--port", "0", "--quiet"),
+            *("--threads", str(threads), "--context", str(context)),
+            *("--cache-memory", str(CACHE_GIGABYTES)),
+        ]
+        self._server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._server.stdout is not None
+        host, port = self._server.stdout.readline().strip().removeprefix("http://").split(":")
+        self.address = (host, int(port))
+        self.engine = Engine.load(model, threads=threads, context=context)
+        self.engine.prefix_cache.capacity = 0
+        self._words = whole_words(self.engine)
+        # What the template adds counts as prompt.
+        added = len(self.engine.encode_chat([{"role": "user", "content": ""}]))
+        self._text_tokens = PROMPT_TOKENS - added
+        for _ in range(12):  # until its memory is full
+            self.chat(self.words(LONG_TOKENS // 2), tokens=1).finish()
+
+    def close(self) -> None:
+        self._server.terminate()
+        self._server.wait()
+
+    def words(self, tokens: int) -> str:
+        """Return new text of about so many tokens."""
+        return "".join(self._random.choice(self._words) for _ in range(tokens)).lstrip()
+
+    def chat(
+        self, text: str, system: str | None = None, session: str = "", tokens: int = 8
+    ) -> Answer:
+        messages = [] if system is None else [{"role": "system", "content": system}]
+        messages.append({"role": "user", "content": text})
+        body = {
+            "messages": messages,
+            "max_tokens": tokens,
+            "temperature": 0,
+            "stream": True,
+            "ignore_eos": True,
+            "speculation": "off",
+        }
+        return Answer(self.address, "/v1/chat/completions", body, session)
+
+    def step(self) -> float:
+        """Return the seconds of a decode step at a depth of about 400 tokens, by the server."""
+        timings = self.chat(self.words(DRAFT_TOKENS), tokens=33).finish().timings
+        return timings["predicted_ms"] / 32 / 1e3  # the first comes of the prompt's last logits
+
+    # ---- measurements ----------------------------------------------------------------------------
+
+    def typing(self) -> dict[str, Any]:
+        """From Enter to the first piece, of a draft that was read while typed, and one that was
+        not."""
+        with_it, without, steps = [], [], []
+        for run in range(self.runs):
+            steps.append(self.step())
+            cold = self.chat(self.words(DRAFT_TOKENS)).finish()
+            text = self.words(DRAFT_TOKENS) + "?"
+            self._type(text, f"session-{run}")
+            warm = self.chat(text, session=f"session-{run}").finish()
+            without.append(cold.first)
+            with_it.append(warm.first)
+        return latency("draft of 400 tokens", with_it, without, steps)
+
+    def _type(self, text: str, session: str) -> None:
+        for end in range(160, len(text) - LAST_CHARACTERS, 160):
+            self._compose(text[:end], session).finish()
+        drafts = []
+        for end in range(len(text) - LAST_CHARACTERS, len(text) + 1):
+            drafts.append(self._compose(text[:end], session))
+            threading.Thread(target=drafts[-1].finish).start()
+            time.sleep(1 / CHARACTERS_PER_SECOND)
+
+    def _compose(self, text: str, session: str) -> Answer:
+        body = {"messages": [{"role": "user", "content": text}]}
+        return Answer(self.address, "/v1/compose", body, session)
+
+    def system(self) -> dict[str, Any]:
+        """The first piece of a new conversation behind a system prompt that was read before."""
+        with_it, without, steps = [], [], []
+        for _ in range(self.runs):
+            steps.append(self.step())
+            system = self.words(SYSTEM_TOKENS)
+            without.append(self.chat("What is it about?", system).finish().first)
+            with_it.append(self.chat("Who said that?", system).finish().first)
+        return latency("system prompt of 500 tokens", with_it, without, steps)
+
+    def resend(self) -> dict[str, Any]:
+        """A prompt that its client gave up halfway, and sent again."""
+        text = self.words(LONG_TOKENS)
+        whole = self.chat(self.words(LONG_TOKENS)).finish()
+        assert whole.first is not None
+        given_up = self.chat(text)
+        time.sleep(whole.first / 2)
+        given_up.socket.close()
+        again = self.chat(text).finish()
+        timings = again.timings
+        return {
+            "whole_ms": 1e3 * whole.first,
+            "again_ms": 1e3 * (again.first or 0.0),
+            "cached_tokens": timings["cache_n"],
+            "processed_tokens": timings["prompt_n"],
+        }
+
+    def streams(self) -> dict[str, Any]:
+        """Tokens a second of one stream, and of eight together; prompts share nothing."""
+        alone, together, fairness = [], [], []
+        for _ in range(self.runs):
+            one = self.chat(self.words(self._text_tokens), tokens=NEW_TOKENS).finish()
+            alone.append(NEW_TOKENS / one.last)
+            many = [
+                self.chat(self.words(self._text_tokens), tokens=NEW_TOKENS) for _ in range(STREAMS)
+            ]
+            finish_together(many)
+            ends = [answer.began + answer.last for answer in many]
+            together.append(STREAMS * NEW_TOKENS / (max(ends) - many[0].began))
+            fairness.append(
+                min(a.last for a in many) / max(a.last for a in many)  # rates: of slowest, fastest
+            )
+        return {
+            "one": statistics.median(alone),
+            "eight": statistics.median(together),
+            "times": statistics.median(t / a for t, a in zip(together, alone, strict=True)),
+            "slowest_of_fastest": statistics.median(fairness),
+        }
+
+    def overhead(self) -> dict[str, Any]:
+        """One stream over HTTP, and the same from Python, in turns."""
+        served, python = [], []
+        tokens = 4 * NEW_TOKENS
+        for _ in range(2 * self.runs):
+            text = self.words(self._text_tokens)
+            answer = self.chat(text, tokens=tokens).finish()
+            assert answer.first is not None
+            served.append((tokens - 1) / (answer.last - answer.first))
+            began = first = 0.0
+            options = {"max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+            for _ in self.engine.chat(text, speculation="off", **options):
+                began, first = time.perf_counter(), first or time.perf_counter()
+            python.append((tokens - 1) / (began - first))
+        return {
+            "served": statistics.median(served),
+            "python": statistics.median(python),
+            "overhead": 1 - statistics.median(s / p for s, p in zip(served, python, strict=True)),
+        }
+
+
+def whole_words(engine: Engine) -> list[str]:
+    """Return words, each with a space before it, that are one token of the vocabulary."""
+    encode, decode = engine.tokenizer.encode, engine.tokenizer.decode
+    before = encode("a")[-1]
+    texts = {id: decode([id], previous=before) for id in range(engine.num_tokens)}
+    is_word = re.compile(" [a-z]{2,6}").fullmatch
+    words = [text for id, text in texts.items() if is_word(text) and encode("a" + text)[1:] == [id]]
+    assert len(words) > 100, "the vocabulary has too few words"
+    return words
+
+
+def latency(
+    what: str, warm: Sequence[float | None], cold: Sequence[float | None], steps: Sequence[float]
+) -> dict[str, Any]:
+    def median(values: Sequence[float | None]) -> float:
+        return statistics.median(value or 0.0 for value in values)
+
+    step, first = statistics.median(steps), median(warm)
+    return {
+        "of": what,
+        "cold_ms": 1e3 * median(cold),
+        "ms": 1e3 * first,
+        "worst_ms": 1e3 * max(value or 0.0 for value in warm),
+        "times": median(cold) / first,
+        "step_ms": 1e3 * step,
+        "steps": first / step,
+    }
+
+
+MEASUREMENTS = ("typing", "system", "resend", "streams", "overhead")
+
+
+def lines_of(results: dict[str, dict[str, Any]]) -> Iterator[str]:
+    for name, found in results.items():
+        figures = ", ".join(
+            f"{key} {value if isinstance(value, str) else format(value, '.4g')}"
+            for key, value in found.items()
+        )
+        yield f"{name:10} {figures}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", nargs="?", default="smollm2-135m-instruct")
+    parser.add_argument("--only", default=",".join(MEASUREMENTS), help="some, with commas between")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--context", type=int, default=2048)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    bench = Bench(options.model, options.threads, options.context, options.runs)
+    try:
+        results = {name: getattr(bench, name)() for name in options.only.split(",")}
+    finally:
+        bench.close()
+    print(json.dumps(results) if options.json else "\n".join(lines_of(results)))
+
+
+if __name__ == "__main__":
+    main()
