@@ -53,6 +53,9 @@ constexpr int kSplit = 512;  // positions after which the softmax starts afresh 
 // Rows that share a load of keys and values, at most: each instruction set has its own number (kGroupRows).
 constexpr int kMaxGroupRows = 12;
 
+// Tokens for which a block of 256 columns is taken apart at once (quant/super_blocks.h).
+constexpr int kExpandedTokens = 128;
+
 constexpr int kMaxExperts = 1024;  // what `route` can keep account of
 
 constexpr int kProbeChains = 4;  // of 16 lanes, eight registers on AVX2: two multipliers of latency four

@@ -54,14 +54,15 @@ struct FormatInfo {
     int64_t block_bytes;       // one stored block
     int64_t tile_block_bytes;  // 16 rows of it, packed
     bool encodes;              // floats can be quantized to it
+    bool expands;              // its blocks are taken apart for many tokens
 };
 
 INFERNO_INLINE FormatInfo format_info(Format format) {
     switch (format) {
-#define X(Type, name)                                                         \
-    case Format::name:                                                        \
-        return {Type::kName,         Type::kActivation,       Type::kColumns, \
-                sizeof(Type::Block), sizeof(Type::TileBlock), Type::kEncodes};
+#define X(Type, name)                                                                                            \
+    case Format::name:                                                                                           \
+        return {Type::kName,    Type::kActivation, Type::kColumns, sizeof(Type::Block), sizeof(Type::TileBlock), \
+                Type::kEncodes, SuperBlock<Type>};
         INFERNO_FORMATS(X)
 #undef X
     }

@@ -63,7 +63,7 @@ struct IQ4_XS {
                 scales[r][s] = Isa::scale_of(Isa::load_bytes((const uint8_t*)w[r]->scales[s / 4]), s % 4);
 #pragma GCC unroll 1
         for (int s = 0; s < 8; ++s) {
-            for (int r = 0; r < R; ++r) prefetch_part<Isa>(w[r], s, 8);
+            for (int r = 0; r < R; ++r) prefetch_part<Isa, 8>(w[r], s);
             typename Isa::ByteSum sum[R][T];
 #pragma GCC unroll 4
             for (int m = 0; m < 4; ++m) {

@@ -16,6 +16,9 @@
 
 namespace inferno {
 
+template <class Format>
+concept SuperBlock = requires { Format::kSubBlock; };
+
 // How ggml lays out a block's codes. `codes`: one a column, zero where nothing was split into it yet.
 
 // Bytes of two nibbles: in each run of 2 kStride columns, byte i holds column i low and column kStride + i high.
@@ -186,14 +189,102 @@ INFERNO_INLINE void load_minima(const ScaleMinimumTile& tile, typename Isa::Byte
     minima[1] = Isa::merge(Isa::field(last, 4, 0x0F), word, 2, 0x30);
 }
 
-// acc[t] += d * scale_x * total, then += dmin * scale_x * sum of minima * -sum(q).
+// A block as memory has it: its codes come apart on their way to each product.
+template <class Isa, class F>
+struct Packed {
+    using Format = F;
+    using TileBlock = typename F::TileBlock;
+    static constexpr int kWords = kSuperBlock / F::kSubBlock / 4;
+    static constexpr int kPrefetched = 8;  // parts, of what lies ahead
+
+    INFERNO_INLINE void codes(const TileBlock& w, int s, int m, typename Isa::Bytes& first,
+                              typename Isa::Bytes& second) {
+        F::template codes<Isa>(w, s, m, first, second);
+    }
+    struct Scales {
+        typename Isa::Bytes words[kWords];
+    };
+    INFERNO_INLINE void load_scales(const TileBlock& w, Scales& scales) { F::template scales<Isa>(w, scales.words); }
+    INFERNO_INLINE auto scale(const Scales& scales, int i) { return Isa::scale_of(scales.words[i / 4], i % 4); }
+    // What is times the sums of the activations: minima, or the scales themselves if there is an offset.
+    using Factors = typename Isa::Pairs[2 * kWords];
+    INFERNO_INLINE void load_factors(const TileBlock& w, Factors& factors) {
+        typename Isa::Bytes words[kWords];
+        if constexpr (F::kHasMinima) {
+            F::template minima<Isa>(w, words);
+        } else {
+            F::template scales<Isa>(w, words);
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < kWords; ++i) {
+            factors[2 * i] = Isa::even_bytes(words[i]);
+            factors[2 * i + 1] = Isa::odd_bytes(words[i]);
+        }
+    }
+    INFERNO_INLINE auto d(const TileBlock& w) { return Isa::load_f16(w.d); }
+    INFERNO_INLINE auto dmin(const TileBlock& w) { return Isa::load_f16(w.dmin); }
+};
+
+// A block taken apart, for many tokens to multiply: a byte a code, and scales as the instruction set wants them.
+template <class Isa, class F>
+struct Expanded {
+    using Format = F;
+    static constexpr int kWords = kSuperBlock / F::kSubBlock / 4;
+    static constexpr int kPrefetched = 0;
+
+    struct alignas(64) TileBlock {
+        uint8_t codes[kSuperBlock / 4][kTileRows][4];
+        typename Isa::Scale scales[4 * kWords];
+        typename Isa::Pairs factors[2 * kWords];
+        typename Isa::F32 d, dmin;
+    };
+
+    template <int kAhead>
+    INFERNO_INLINE void expand(const typename F::TileBlock& w, TileBlock& out) {
+        using From = Packed<Isa, F>;
+        typename From::Scales scales;
+        From::load_scales(w, scales);
+#pragma GCC unroll 16
+        for (int i = 0; i < 4 * kWords; ++i) out.scales[i] = From::scale(scales, i);
+        From::load_factors(w, out.factors);
+        out.d = From::d(w);
+        if constexpr (F::kHasMinima) out.dmin = From::dmin(w);
+#pragma GCC unroll 1
+        for (int s = 0; s < 8; ++s) {
+            prefetch_part<Isa, 8, kAhead>(&w, s);
+#pragma GCC unroll 4
+            for (int m = 0; m < 4; ++m) {
+                typename Isa::Bytes first, second;
+                From::codes(w, s, m, first, second);
+                Isa::store_bytes(out.codes[8 * s + 2 * m][0], first);
+                Isa::store_bytes(out.codes[8 * s + 2 * m + 1][0], second);
+            }
+        }
+    }
+
+    INFERNO_INLINE void codes(const TileBlock& w, int s, int m, typename Isa::Bytes& first,
+                              typename Isa::Bytes& second) {
+        first = Isa::load_bytes(w.codes[8 * s + 2 * m][0]);
+        second = Isa::load_bytes(w.codes[8 * s + 2 * m + 1][0]);
+    }
+    using Scales = const typename Isa::Scale*;
+    INFERNO_INLINE void load_scales(const TileBlock& w, Scales& scales) { scales = w.scales; }
+    // By reference: a copy of two registers may be made of four halves (GCC 12).
+    INFERNO_INLINE const auto& scale(Scales scales, int i) { return scales[i]; }
+    using Factors = const typename Isa::Pairs*;
+    INFERNO_INLINE void load_factors(const TileBlock& w, Factors& factors) { factors = w.factors; }
+    INFERNO_INLINE const auto& d(const TileBlock& w) { return w.d; }
+    INFERNO_INLINE const auto& dmin(const TileBlock& w) { return w.dmin; }
+};
+
+// acc[t] += d * scale_x * total, then += dmin * scale_x * sum of minima * -sum(q). `From` is Packed or Expanded.
 //
 // One row tile at a time, whatever Isa::kTiles: a broadcast is cheaper than the store of a total, and one tile's
 // totals stay in registers where there are 32 (docs/lab-notebook.md).
-template <class Isa, class Format, int T>
-INFERNO_INLINE void step_super_block(const typename Format::TileBlock& w, const Q8KBlock<T>& x,
-                                     float (*acc)[kTileRows]) {
-    constexpr int kWords = kSuperBlock / Format::kSubBlock / 4;
+template <class Isa, class From, int T>
+INFERNO_INLINE void step_super_block(const typename From::TileBlock& w, const Q8KBlock<T>& x, float (*acc)[kTileRows]) {
+    using Format = typename From::Format;
+    constexpr int kWords = From::kWords;
     // Lines of 8 columns that an integer sum takes before it is scaled and joined to the total: a sub-block's,
     // or fewer if the sums are narrow.
     constexpr int kSums = Isa::code_run(Format::kLargestCode) / 2, kOwn = Format::kSubBlock / 8;
@@ -202,20 +293,20 @@ INFERNO_INLINE void step_super_block(const typename Format::TileBlock& w, const 
     // The offset's share of a sub-block, where a sum can begin there.
     constexpr bool kStarts = !Format::kHasMinima && Isa::kSumsStartAnywhere;
 
-    typename Isa::Bytes scales[kWords];
-    Format::template scales<Isa>(w, scales);
+    typename From::Scales scales;
+    From::load_scales(w, scales);
     typename Isa::I32 total[T];
 #pragma GCC unroll 16
     for (int t = 0; t < T; ++t) total[t] = Isa::zero_i32();
 #pragma GCC unroll 1
     for (int s = 0; s < 8; ++s) {
-        prefetch_part<Isa>(&w, s, 8);
+        if constexpr (From::kPrefetched > 0) prefetch_part<Isa, From::kPrefetched>(&w, s);
         typename Isa::CodeSum sum[T];
 #pragma GCC unroll 4
         for (int m = 0; m < 4; ++m) {
             const int sub_block = s * (32 / Format::kSubBlock) + m / kOwn;
             typename Isa::Bytes first, second;
-            Format::template codes<Isa>(w, s, m, first, second);
+            From::codes(w, s, m, first, second);
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) {
                 if (m % kRun == 0) {
@@ -227,12 +318,12 @@ INFERNO_INLINE void step_super_block(const typename Format::TileBlock& w, const 
                 Isa::dot_codes(sum[t], second, Isa::broadcast(&x.q[t][32 * s + 8 * m + 4]));
             }
             if (m % kRun != kRun - 1) continue;
-            const auto scale = Isa::scale_of(scales[sub_block / 4], sub_block % 4);
+            const auto& scale = From::scale(scales, sub_block);
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) total[t] = Isa::add(total[t], Isa::scaled(sum[t], scale));
         }
     }
-    const auto d = Isa::load_f16(w.d);
+    const auto& d = From::d(w);
     if constexpr (kStarts) {
 #pragma GCC unroll 16
         for (int t = 0; t < T; ++t) {
@@ -240,17 +331,15 @@ INFERNO_INLINE void step_super_block(const typename Format::TileBlock& w, const 
             Isa::store(acc[t], Isa::fma(Isa::to_float(total[t]), product, Isa::load(acc[t])));
         }
     } else {
-        // What is times the sums of the activations: minima, or the scales themselves if there is an offset.
-        if constexpr (Format::kHasMinima) Format::template minima<Isa>(w, scales);
+        typename From::Factors factors;
+        From::load_factors(w, factors);
         typename Isa::I32 correction[T];
-#pragma GCC unroll 4
-        for (int i = 0; i < kWords; ++i) {
-            const auto even = Isa::even_bytes(scales[i]), odd = Isa::odd_bytes(scales[i]);
+#pragma GCC unroll 8
+        for (int i = 0; i < 2 * kWords; ++i) {
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) {
-                const int16_t* sums = (Format::kSubBlock == 16 ? x.sums16[t] : x.sums32[t]) + 4 * i;
-                const auto before = i == 0 ? Isa::zero_i32() : correction[t];
-                correction[t] = Isa::dot_pairs(Isa::dot_pairs(before, even, sums), odd, sums + 2);
+                const int16_t* sums = (Format::kSubBlock == 16 ? x.sums16[t] : x.sums32[t]) + 2 * i;
+                correction[t] = Isa::dot_pairs(i == 0 ? Isa::zero_i32() : correction[t], factors[i], sums);
             }
         }
 #pragma GCC unroll 16
@@ -259,7 +348,7 @@ INFERNO_INLINE void step_super_block(const typename Format::TileBlock& w, const 
             auto a = Isa::load(acc[t]);
             if constexpr (Format::kHasMinima) {
                 a = Isa::fma(Isa::to_float(total[t]), Isa::mul(d, scale_x), a);
-                a = Isa::fma(Isa::to_float(correction[t]), Isa::mul(Isa::load_f16(w.dmin), scale_x), a);
+                a = Isa::fma(Isa::to_float(correction[t]), Isa::mul(From::dmin(w), scale_x), a);
             } else {
                 const auto sum = Isa::add(total[t], Isa::shift_left(correction[t], Format::kOffsetBits));
                 a = Isa::fma(Isa::to_float(sum), Isa::mul(d, scale_x), a);

@@ -13,6 +13,9 @@ namespace {
 // smallest L2 that AVX2 machines have. A single tile of tokens reads its weights once, and wants long panels.
 constexpr int64_t kPanelBytes = 128 << 10, kGroupBytes = 128 << 10;
 constexpr int kGroupTokens = 64;
+// Blocks of 256 columns are taken apart for each group, at the price of some three tokens' products: larger groups,
+// which are read in order, at a few bytes a cycle, whatever cache they are in (docs/lab-notebook.md).
+constexpr int64_t kExpandedGroupBytes = 1 << 20;
 // Chunks a thread, at least: a thread that is slower, or put aside, leaves half of its share to others. With
 // one token each chunk begins a stream from memory, which costs a microsecond: eight a thread instead of two
 // cost SmolLM2 a sixth of its decode rate (docs/lab-notebook.md).
@@ -300,7 +303,9 @@ Executor::Blocking Executor::blocking(const Phase& phase, int tokens, int batche
     int64_t largest = b.tiles;
     if (tokens > kernels_.tokens) {
         const int64_t token_bytes = activation_bytes(info.activation, 1, m.columns);
-        b.group_tokens = (int)std::clamp<int64_t>(kGroupBytes / token_bytes, kernels_.tokens, kGroupTokens);
+        const int64_t group_bytes = info.expands ? kExpandedGroupBytes : kGroupBytes;
+        const int most = info.expands ? kExpandedTokens : kGroupTokens;
+        b.group_tokens = (int)std::clamp<int64_t>(group_bytes / token_bytes, kernels_.tokens, most);
         b.group_tokens = b.group_tokens / kernels_.tokens * kernels_.tokens;
         largest = kPanelBytes / (m.blocks * info.tile_block_bytes) / halves;
         if (phase.activate) largest = std::min(largest, kGatedTiles);

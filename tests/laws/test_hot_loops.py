@@ -8,7 +8,8 @@ some there. That is all the traffic with the stack that a block may have, and an
 spill changes no bit of any answer: only the disassembly shows it.
 
 Blocks of 256 columns prefetch in their loop over 32 columns, which is the one looked at; scales of
-sub-blocks are an array on the stack, which that loop indexes.
+sub-blocks are an array on the stack, which that loop indexes. Taken apart for many tokens, they are
+in the nearest cache and prefetch nothing.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ MULTIPLIES = re.compile(r"vp(maddubsw|maddwd|dpbusd)|vfmadd")
 ATTENTION = re.compile(r"(score_rows|add_values|attention)<inferno::\w+, ")
 SCORES = re.compile(r"score_tile<inferno::\w+, (?P<tokens>\d+), (?P<tiles>\d+)>\(")
 TILE = re.compile(r"matmul_tile<inferno::\w+, (?P<format>.*), (?P<tokens>\d+), (?P<tiles>\d+)>\(")
+EXPANDED_TILE = re.compile(r"expanded_tile<inferno::\w+, (?P<format>.*), (?P<tokens>\d+)>\(")
 
 needs_disassembly = pytest.mark.skipif(
     not (OBJDUMP and platform.machine() in ("x86_64", "AMD64")),
@@ -82,11 +84,26 @@ def tiles(isa: str) -> dict[tuple[str, int, int], Function]:
     return found
 
 
+@functools.cache
+def expanded_tiles(isa: str) -> dict[tuple[str, int], Function]:
+    """Return the functions that multiply a register tile of blocks taken apart: (format, tokens)."""
+    found = {}
+    for function in disassemble(objects()[isa]):
+        if match := EXPANDED_TILE.search(function.name):
+            found[match["format"], int(match["tokens"])] = function
+    return found
+
+
 def block_loop(function: Function) -> tuple:
-    """Return the loop over blocks: the innermost that multiplies, and prefetches the next ones."""
+    """Return the loop over blocks: the innermost that multiplies, and prefetches the next ones.
+
+    A function that prefetches nothing has its blocks at hand.
+    """
+    fetches = any(i.name.startswith("prefetch") for i in function.instructions)
     for loop in function.loops():
         names = [instruction.name for instruction in loop]
-        if any(name.startswith("prefetch") for name in names) and any(map(MULTIPLIES.match, names)):
+        fetching = any(name.startswith("prefetch") for name in names)
+        if fetching == fetches and any(map(MULTIPLIES.match, names)):
             return loop
     raise AssertionError(f"no loop over blocks in {function.name}")
 
@@ -182,6 +199,20 @@ def test_scores_of_int8_keys_spill_nothing(isa: str) -> None:
     for function, match in found:
         vectors = int(match["tokens"]) * int(match["tiles"]) * LANES * 32 // BITS[isa]
         assert spills(function, vectors) == [], function.name
+
+
+@needs_disassembly
+@pytest.mark.parametrize("isa", [isa for isa in BITS if isa in objects()])
+def test_loops_over_blocks_taken_apart_spill_nothing(isa: str) -> None:
+    """Nothing is left to unpack: no constants, no register set aside."""
+    found = expanded_tiles(isa)
+    assert {"inferno::Q4_K", "inferno::Q5_K", "inferno::Q6_K"} <= {format for format, _ in found}
+    widest = max(tokens for _, tokens in found)
+    for (format, tokens), function in found.items():
+        if tokens in (1, widest):
+            runs = RUNS.get(isa, {}).get(format.removeprefix("inferno::"), 1)
+            accumulators = tokens * LANES * 32 // BITS[isa] * runs
+            assert spills(function, accumulators) == [], (format, tokens)
 
 
 @needs_disassembly

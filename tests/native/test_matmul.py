@@ -92,6 +92,29 @@ def test_every_shape_equals_the_replay(pool, format: str, isa: str, columns: int
             assert_same_bits(actual, expected[:tokens, :rows].copy())
 
 
+# As many as a group of the executor and more, whole register tiles and not: blocks of 256 columns are
+# taken apart for them (`kExpandsFrom`, `kExpandedTokens`).
+MANY_TOKENS = (16, 95, 96, 128, 131)
+
+
+@cache
+def crowded_case(format: str) -> tuple[samples.Bytes, Floats, Floats]:
+    """Weights (17, columns), activations (131, columns) with extremes among them, the product."""
+    rows, tokens, columns = 17, max(MANY_TOKENS), samples.whole(format, 768)
+    data = samples.weights(format, 20, rows, columns)
+    x = samples.floats(21, tokens, columns)
+    x[::3] = samples.hostile_activations(22, len(x[::3]), columns)
+    return data, x, replay(format, data, rows, x)
+
+
+@each_format_and_isa
+def test_a_prompt_s_tokens_equal_the_replay(pool, format: str, isa: str) -> None:
+    data, x, expected = crowded_case(format)
+    for tokens in MANY_TOKENS:
+        actual = multiply(isa, pool, format, data, expected.shape[1], x[:tokens])
+        assert_same_bits(actual, expected[:tokens].copy())
+
+
 @pytest.mark.parametrize("isa", ISAS)
 def test_a_product_by_hand(pool, isa: str) -> None:
     # 32 weights of 2 * (9 - 8), 32 activations of 127, whose scale is 1.

@@ -14,6 +14,29 @@
 
 namespace inferno {
 
+// Outputs of one row tile for `count` tokens: biased, scaled, stored.
+template <class Isa>
+INFERNO_INLINE void finish(const MatmulArgs& a, int64_t tile, int token, int count, const float (*acc)[kTileRows]) {
+    const int64_t row = tile * kTileRows, valid = a.rows - row < kTileRows ? a.rows - row : kTileRows;
+    for (int t = 0; t < count; ++t) {
+        float* out = a.out + (token + t) * a.out_stride + row;
+        if (valid == kTileRows) {
+            auto y = Isa::load(acc[t]);
+            if (a.bias) y = Isa::add(y, Isa::load(a.bias + row));
+            y = Isa::mul(y, Isa::splat(a.scale));
+            if (a.accumulate) y = Isa::add(Isa::load(out), y);
+            Isa::store(out, y);
+        } else {
+            for (int i = 0; i < valid; ++i) {
+                float y = acc[t][i];
+                if (a.bias) y = y + a.bias[row + i];
+                y = y * a.scale;
+                out[i] = a.accumulate ? out[i] + y : y;
+            }
+        }
+    }
+}
+
 // R row tiles from `tile` on, T tokens from `token` on.
 template <class Isa, class Format, int T, int R>
 void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token) {
@@ -29,31 +52,11 @@ void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token)
         for (int r = 0; r < R; ++r) {
             blocks[r] = w + r * a.blocks + b;
             // Larger blocks ask for theirs as they go.
-            if constexpr (Format::kColumns == kBlock) prefetch_part<Isa>(blocks[r], 0, 1);
+            if constexpr (Format::kColumns == kBlock) prefetch_part<Isa, 1>(blocks[r], 0);
         }
         Format::template step<Isa, T>(blocks, xs[b], acc);
     }
-    for (int r = 0; r < R; ++r) {
-        const int64_t row = (tile + r) * kTileRows;
-        const int64_t valid = a.rows - row < kTileRows ? a.rows - row : kTileRows;
-        for (int t = 0; t < T; ++t) {
-            float* out = a.out + (token + t) * a.out_stride + row;
-            if (valid == kTileRows) {
-                auto y = Isa::load(acc[r][t]);
-                if (a.bias) y = Isa::add(y, Isa::load(a.bias + row));
-                y = Isa::mul(y, Isa::splat(a.scale));
-                if (a.accumulate) y = Isa::add(Isa::load(out), y);
-                Isa::store(out, y);
-            } else {
-                for (int i = 0; i < valid; ++i) {
-                    float y = acc[r][t][i];
-                    if (a.bias) y = y + a.bias[row + i];
-                    y = y * a.scale;
-                    out[i] = a.accumulate ? out[i] + y : y;
-                }
-            }
-        }
-    }
+    for (int r = 0; r < R; ++r) finish<Isa>(a, tile + r, token, T, acc[r]);
 }
 
 // All row tiles of the panel for `width` tokens, 1 <= width <= T, R row tiles at a time.
@@ -67,12 +70,66 @@ INFERNO_INLINE void matmul_tokens(const MatmulArgs& a, const uint8_t* x, int tok
     for (; tile < a.last_tile; ++tile) matmul_tile<Isa, Format, T, 1>(a, tile, x, token);
 }
 
+// Blocks of a row tile that are taken apart at once: they stay in L1 while the tokens pass by, and the next ones are
+// fetched meanwhile.
+constexpr int kExpandedBlocks = 2;
+
+// `blocks` expanded blocks of a row tile for T tokens, of whose blocks x is the first.
+template <class Isa, class Format, int T>
+void expanded_tile(const typename Expanded<Isa, Format>::TileBlock* w, int64_t blocks, const uint8_t* x,
+                   float (*acc)[kTileRows]) {
+    const auto* xs = (const Q8KBlock<T>*)x;
+    for (int64_t b = 0; b < blocks; ++b) step_super_block<Isa, Expanded<Isa, Format>, T>(w[b], xs[b], acc);
+}
+
+// For `width` tokens, 1 <= width <= T, from block `first` of theirs on.
+template <class Isa, class Format, int T>
+INFERNO_INLINE void expanded_tokens(const typename Expanded<Isa, Format>::TileBlock* w, int64_t first, int64_t blocks,
+                                    const uint8_t* x, float (*acc)[kTileRows], int width) {
+    if constexpr (T > 1) {
+        if (width < T) return expanded_tokens<Isa, Format, T - 1>(w, first, blocks, x, acc, width);
+    }
+    expanded_tile<Isa, Format, T>(w, blocks, x + first * (int64_t)sizeof(Q8KBlock<T>), acc);
+}
+
+// Many tokens times blocks of 256 columns: each is taken apart once for all of them.
+template <class Isa, class Format>
+void matmul_expanded(const MatmulArgs& a, int tokens) {
+    constexpr int T = Isa::kTokens;
+    constexpr int kAhead = kExpandedBlocks * (int)sizeof(typename Format::TileBlock);
+    const int64_t bytes = activation_bytes(Format::kActivation, 1, a.blocks * Format::kColumns);
+    typename Expanded<Isa, Format>::TileBlock expanded[kExpandedBlocks];
+    for (int64_t tile = a.first_tile; tile < a.last_tile; ++tile) {
+        const auto* w = (const typename Format::TileBlock*)a.tiles + tile * a.blocks;
+        for (int done = 0; done < tokens; done += kExpandedTokens) {
+            const int count = tokens - done < kExpandedTokens ? tokens - done : kExpandedTokens;
+            const int begin = a.first_token + done;
+            alignas(64) float acc[kExpandedTokens][kTileRows];
+            std::memset(acc, 0, (size_t)count * sizeof acc[0]);
+            for (int64_t first = 0; first < a.blocks; first += kExpandedBlocks) {
+                const int64_t blocks = a.blocks - first < kExpandedBlocks ? a.blocks - first : kExpandedBlocks;
+                for (int64_t b = 0; b < blocks; ++b)
+                    Expanded<Isa, Format>::template expand<kAhead>(w[first + b], expanded[b]);
+                for (int t = 0; t < count; t += T) {
+                    const int width = count - t < T ? count - t : T;
+                    expanded_tokens<Isa, Format, T>(expanded, first, blocks, a.x + (begin + t) * bytes, acc + t, width);
+                }
+            }
+            finish<Isa>(a, tile, begin, count, acc);
+        }
+    }
+}
+
 template <class Isa, class Format>
 void matmul(const MatmulArgs& a) {
     // Blocks of 256 columns gain nothing from a second row tile (quant/super_blocks.h).
     constexpr int T = Isa::kTokens, R = Format::kColumns == kBlock ? Isa::kTiles : 1;
     // A single tile of tokens waits for memory, whatever its broadcasts cost: it reads one stream.
     if (a.num_tokens <= T) return matmul_tokens<Isa, Format, T, 1>(a, a.x, 0, a.num_tokens);
+    if constexpr (SuperBlock<Format>) {
+        const int tokens = (a.last_token < a.num_tokens ? a.last_token : a.num_tokens) - a.first_token;
+        if (tokens >= Isa::kExpandsFrom) return matmul_expanded<Isa, Format>(a, tokens);
+    }
     const int64_t bytes = activation_bytes(Format::kActivation, 1, a.blocks * Format::kColumns);
     for (int token = a.first_token; token < a.last_token; token += T) {
         const int width = a.num_tokens - token < T ? a.num_tokens - token : T;

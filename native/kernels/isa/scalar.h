@@ -18,6 +18,8 @@ struct Scalar {
     static constexpr const char* kName = "scalar";
     static constexpr int kTokens = 4;
     static constexpr int kTiles = 1;
+    // Tokens from which blocks of 256 columns are taken apart before they are multiplied.
+    static constexpr int kExpandsFrom = 16;
     // Rows of attention side by side.
     static constexpr int kGroupRows = 1;
     static constexpr int kLanes = 16;
@@ -131,6 +133,7 @@ struct Scalar {
         std::memcpy(out.row, p, sizeof out.row);
         return out;
     }
+    INFERNO_APART void store_bytes(uint8_t* p, const Bytes& b) { std::memcpy(p, b.row, sizeof b.row); }
     INFERNO_APART Bytes field(Bytes b, int shift, uint8_t mask) {
         for (auto& row : b.row)
             for (auto& byte : row) byte = (uint8_t)(shift >= 0 ? byte >> shift : byte << -shift) & mask;
