@@ -239,7 +239,6 @@ struct Expanded {
         typename Isa::F32 d, dmin;
     };
 
-    template <int kAhead>
     INFERNO_INLINE void expand(const typename F::TileBlock& w, TileBlock& out) {
         using From = Packed<Isa, F>;
         typename From::Scales scales;
@@ -251,7 +250,6 @@ struct Expanded {
         if constexpr (F::kHasMinima) out.dmin = From::dmin(w);
 #pragma GCC unroll 1
         for (int s = 0; s < 8; ++s) {
-            prefetch_part<Isa, 8, kAhead>(&w, s);
 #pragma GCC unroll 4
             for (int m = 0; m < 4; ++m) {
                 typename Isa::Bytes first, second;

@@ -96,7 +96,7 @@ INFERNO_INLINE void expanded_tokens(const typename Expanded<Isa, Format>::TileBl
 template <class Isa, class Format>
 void matmul_expanded(const MatmulArgs& a, int tokens) {
     constexpr int T = Isa::kTokens;
-    constexpr int kAhead = kExpandedBlocks * (int)sizeof(typename Format::TileBlock);
+    constexpr int kNextLines = (kExpandedBlocks * (int)sizeof(typename Format::TileBlock) + 63) / 64;
     const int64_t bytes = activation_bytes(Format::kActivation, 1, a.blocks * Format::kColumns);
     typename Expanded<Isa, Format>::TileBlock expanded[kExpandedBlocks];
     for (int64_t tile = a.first_tile; tile < a.last_tile; ++tile) {
@@ -108,14 +108,21 @@ void matmul_expanded(const MatmulArgs& a, int tokens) {
             std::memset(acc, 0, (size_t)count * sizeof acc[0]);
             for (int64_t first = 0; first < a.blocks; first += kExpandedBlocks) {
                 const int64_t blocks = a.blocks - first < kExpandedBlocks ? a.blocks - first : kExpandedBlocks;
-                for (int64_t b = 0; b < blocks; ++b)
-                    Expanded<Isa, Format>::template expand<kAhead>(w[first + b], expanded[b]);
+                for (int64_t b = 0; b < blocks; ++b) Expanded<Isa, Format>::expand(w[first + b], expanded[b]);
+                const char* const next = (const char*)(w + first + blocks);
                 for (int t = 0; t < count; t += T) {
                     const int width = count - t < T ? count - t : T;
+                    const bool last = first + blocks == a.blocks;
+                    // Each tile of tokens asks for its share of the next blocks, or all would wait for them at once.
+                    for (int line = kNextLines * t / count; line < kNextLines * (t + width) / count; ++line)
+                        Isa::prefetch(next + 64 * line);
+                    // A line and a page of each output: they arrive while the products are summed.
+                    for (int i = 0; last && i < width; ++i)
+                        Isa::prefetch(a.out + (begin + t + i) * a.out_stride + tile * kTileRows);
                     expanded_tokens<Isa, Format, T>(expanded, first, blocks, a.x + (begin + t) * bytes, acc + t, width);
+                    if (last) finish<Isa>(a, tile, begin + t, width, acc + t);
                 }
             }
-            finish<Isa>(a, tile, begin, count, acc);
         }
     }
 }

@@ -20,8 +20,8 @@ struct Avx2 {
     // + 2 broadcasts + mask + scratch fill the 16 registers (more gains nothing: docs/lab-notebook.md).
     static constexpr int kTokens = 4;
     static constexpr int kTiles = 1;
-    // Tokens from which blocks of 256 columns are taken apart before they are multiplied: at 16, Q4_K gains
-    // 4 %, Q6_K 13 %, Q5_K 25 % (docs/lab-notebook.md).
+    // Tokens from which blocks of 256 columns are taken apart before they are multiplied: at 16, Q4_K gains 4 %,
+    // Q6_K 13 %, Q5_K 25 % (docs/lab-notebook.md).
     static constexpr int kExpandsFrom = 16;
     // Rows of attention side by side: six by 16 lanes are 12 accumulators, two registers of keys and one
     // broadcast.
