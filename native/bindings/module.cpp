@@ -310,8 +310,7 @@ NB_MODULE(_native, m) {
         .def_prop_ro("allocated_bytes", &PagePool::allocated_bytes)
         .def_prop_ro("page_bytes", &PagePool::page_bytes)
         .def_prop_ro("pages_in_use", &PagePool::pages_in_use)
-        .def_prop_ro("ready_pages", &PagePool::ready_pages,
-                     "Free pages whose memory the system has given already.")
+        .def_prop_ro("ready_pages", &PagePool::ready_pages, "Free pages whose memory the system has given already.")
         .def("prepare_page", &PagePool::prepare_page, nb::call_guard<nb::gil_scoped_release>(),
              "Have one more of these.");
 

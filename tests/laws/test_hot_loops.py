@@ -86,7 +86,7 @@ def tiles(isa: str) -> dict[tuple[str, int, int], Function]:
 
 @functools.cache
 def expanded_tiles(isa: str) -> dict[tuple[str, int], Function]:
-    """Return the functions that multiply a register tile of blocks taken apart: (format, tokens)."""
+    """Return the functions that multiply a tile of blocks taken apart: (format, tokens)."""
     found = {}
     for function in disassemble(objects()[isa]):
         if match := EXPANDED_TILE.search(function.name):

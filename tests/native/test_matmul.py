@@ -92,8 +92,8 @@ def test_every_shape_equals_the_replay(pool, format: str, isa: str, columns: int
             assert_same_bits(actual, expected[:tokens, :rows].copy())
 
 
-# As many as a group of the executor and more, whole register tiles and not: blocks of 256 columns are
-# taken apart for them (`kExpandsFrom`, `kExpandedTokens`).
+# As many as a group of the executor and more, whole register tiles and not: blocks of 256 columns
+# are taken apart for them (`kExpandsFrom`, `kExpandedTokens`).
 MANY_TOKENS = (16, 95, 96, 128, 131)
 
 
