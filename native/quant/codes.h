@@ -10,17 +10,15 @@ namespace inferno {
 
 // Ask for part `part` of `kParts` of what a row tile holds a little ahead of block `w`, line by line: the hardware
 // prefetcher alone stops at each 4 KB page, and several tokens' arithmetic leaves it too far behind (30.6 against
-// 33.4 GB/s at 2.3 KB; docs/lab-notebook.md). No line twice and no loop: either costs a few per cent of the bandwidth.
+// 33.4 GB/s at 2.3 KB; docs/lab-notebook.md). No line twice, and in a loop: lines one by one among the products, or
+// some of them twice, cost decode 2 to 20 % of the bandwidth.
 constexpr int kPrefetchAhead = 2304;
 template <class Isa, int kParts, class TileBlock>
 INFERNO_INLINE void prefetch_part(const TileBlock* w, int part) {
     const char* ahead = (const char*)w + kPrefetchAhead;
-    constexpr int kLines = (int)(sizeof(TileBlock) + 63) / 64, kOfPart = kLines / kParts;
-#pragma GCC unroll 64
-    for (int line = 0; line < kOfPart; ++line) Isa::prefetch(ahead + 64 * (kOfPart * part + line));
-    if (part < kParts - 1) return;
-#pragma GCC unroll 64
-    for (int line = kOfPart * kParts; line < kLines; ++line) Isa::prefetch(ahead + 64 * line);
+    constexpr int kLines = (int)(sizeof(TileBlock) + 63) / 64;
+    for (int line = kLines * part / kParts; line < kLines * (part + 1) / kParts; ++line)
+        Isa::prefetch(ahead + 64 * line);
 }
 
 // The whole part of `value`, within 0 .. largest; 0 for NaN.
