@@ -287,7 +287,7 @@ def test_constraints_and_their_thread_go_with_the_engine(model: Path) -> None:
     scheduler = Scheduler(engine)
     for listener in submit_together(scheduler, constrained(engine)):
         listener.wait()
-    [worker] = {*threading.enumerate()} - {*others, scheduler._thread}
+    [worker] = {*threading.enumerate()} - {*others, scheduler._thread, scheduler._memory}
     scheduler.close()
     constraints = weakref.ref(engine._constraints)
     del engine, scheduler, listener

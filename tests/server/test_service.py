@@ -21,7 +21,12 @@ def engine(tmp_path: Path) -> Engine:
 
 def prompt(text: str, **fields: Any) -> ChatPrompt:
     messages = [{"role": "user", "content": text}]
-    base = {"variables": {}, "add_generation_prompt": True, "continue_final_message": False}
+    base = {
+        "tools": None,
+        "variables": {},
+        "add_generation_prompt": True,
+        "continue_final_message": False,
+    }
     return ChatPrompt(messages, **{**base, "drops_oldest_turns": False, **fields})
 
 
@@ -41,6 +46,7 @@ def test_every_field_of_a_prompt_counts(engine: Engine) -> None:
     for other in (
         prompt("Hello "),
         prompt("Hello", variables={"x": 1}),
+        prompt("Hello", tools=[{"type": "function", "function": {"name": "f"}}]),
         prompt("Hello", add_generation_prompt=False),
         prompt("Hello", add_generation_prompt=False, continue_final_message=True),
     ):
