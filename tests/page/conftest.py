@@ -53,7 +53,8 @@ def server(engine: Engine) -> Iterator[servers.Running]:
         yield servers.wait_until_loaded(it)
 
 
-@pytest.fixture(scope="session")
+# Closed after this module: Playwright keeps an event loop running, in which no other can start.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
     from playwright.sync_api import sync_playwright
 
