@@ -274,6 +274,24 @@ def test_threads_and_servers_can_write_at_once(url: str) -> None:
     assert len(servers[1].get("c")["messages"]) == 80
 
 
+def test_threads_that_search_one_memory_do_not_wait_for_each_other(kept: Conversations) -> None:
+    kept.create("c", "Title")
+    for number in range(50):
+        kept.keep("c", user(f"m{number}", content="Größe " * 50))
+
+    def read() -> None:
+        for _ in range(30):
+            assert kept.summaries("größe")[0]
+            assert len(kept.get("c")["messages"]) == 50
+
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
 def test_the_schema_of_the_first_version_is_what_the_code_asks(url: str) -> None:
     kept = Conversations(url)
     columns = {

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -112,6 +113,12 @@ class Conversations:
         """
         try:
             self._engine = _open(url)
+            # A database in memory has one connection. Two threads in it could wait for each other:
+            # one that has the interpreter for SQLite, one in `_lower` for the interpreter.
+            is_shared = isinstance(self._engine.pool, sa.pool.StaticPool)
+            self._turn: AbstractContextManager[Any] = (
+                threading.Lock() if is_shared else nullcontext()
+            )
             migrate(self._engine)
         except (sa.exc.SQLAlchemyError, ImportError, OSError) as error:
             reason = getattr(error, "orig", None) or error
@@ -119,7 +126,7 @@ class Conversations:
                 f"`--conversations`: cannot open {shown(_without_password(url))}: {reason}",
                 hint="name a file that can be written, a database's URL, or `off`",
             ) from None
-        with self._engine.begin() as connection:
+        with self._begin() as connection:
             connection.execute(
                 _messages.update()
                 .where(_messages.c.status == "writing")
@@ -128,6 +135,18 @@ class Conversations:
 
     def close(self) -> None:
         self._engine.dispose()
+
+    @contextmanager
+    def _begin(self) -> Iterator[sa.Connection]:
+        """A transaction."""
+        with self._turn, self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def _connect(self) -> Iterator[sa.Connection]:
+        """A connection to read by."""
+        with self._turn, self._engine.connect() as connection:
+            yield connection
 
     # ---- conversations ---------------------------------------------------------------------------
 
@@ -145,7 +164,7 @@ class Conversations:
                 sa.func.lower(c.title).contains(words, autoescape=True) | c.id.in_(said)
             )
         query = query.order_by(c.is_pinned.desc(), c.changed_at.desc(), c.id).limit(limit + 1)
-        with self._engine.connect() as connection:
+        with self._connect() as connection:
             rows = [dict(row) for row in connection.execute(query).mappings()]
         return rows[:limit], len(rows) > limit
 
@@ -157,7 +176,7 @@ class Conversations:
             "system": _text("system", system, MAX_TEXT),
         }
         now = _now()
-        with self._engine.begin() as connection:
+        with self._begin() as connection:
             if _row(connection, id) is None:
                 connection.execute(
                     _conversations.insert().values(
@@ -170,7 +189,7 @@ class Conversations:
 
     def get(self, id: str) -> dict[str, Any]:
         """Return a conversation with its messages. Raises NotThere."""
-        with self._engine.connect() as connection:
+        with self._connect() as connection:
             return _whole(connection, id)
 
     def change(
@@ -192,7 +211,7 @@ class Conversations:
             values["is_pinned"] = is_pinned
         if values:
             values["changed_at"] = _now()
-        with self._engine.begin() as connection:
+        with self._begin() as connection:
             if leaf is not None:
                 if _message(connection, id, leaf) is None:
                     raise Refused("leaf", f"`leaf`: there is no message {shown(leaf)}")
@@ -203,7 +222,7 @@ class Conversations:
 
     def delete(self, id: str) -> None:
         """Delete a conversation and its messages. Raises NotThere."""
-        with self._engine.begin() as connection:
+        with self._begin() as connection:
             connection.execute(_messages.delete().where(_messages.c.conversation == id))
             if not connection.execute(
                 _conversations.delete().where(_conversations.c.id == id)
@@ -219,7 +238,7 @@ class Conversations:
             NotThere: no such conversation.
             Refused: no such parent; another message has the id.
         """
-        with self._engine.begin() as connection:
+        with self._begin() as connection:
             _found(connection, id)
             before = _message(connection, id, message.id)
             if before is None:
@@ -253,7 +272,7 @@ class Conversations:
             changed["finish_reason"] = _text("finish_reason", values["finish_reason"], 64)
         if values.get("figures") is not None:
             changed["figures"] = _json(_figures(values["figures"]))
-        with self._engine.begin() as connection:
+        with self._begin() as connection:
             if _message(connection, id, message) is None:
                 raise NotThere(f"message {shown(message)}")
             if changed:
@@ -265,7 +284,7 @@ class Conversations:
 
     def export(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
         """Return conversations, all by default, as one object. Raises NotThere."""
-        with self._engine.connect() as connection:
+        with self._connect() as connection:
             if ids is None:
                 query = sa.select(_conversations.c.id).order_by(_conversations.c.created_at)
                 ids = [str(id) for id in connection.execute(query).scalars()]
@@ -281,7 +300,7 @@ class Conversations:
             Refused: it is no such export, or something in it cannot be.
         """
         checked = [_imported(n, c) for n, c in enumerate(_conversations_of(exported))]
-        with self._engine.begin() as connection:
+        with self._begin() as connection:
             for values, messages in checked:
                 if _row(connection, values["id"]) is not None:
                     values["id"] = _new_id()
