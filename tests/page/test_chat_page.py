@@ -46,7 +46,7 @@ def test_a_reply_comes_piece_by_piece_and_can_be_stopped(
         page.field.press("Escape")
         page.wait_until_over()
         expect(page.reply).to_contain_text("Stopped.")
-        assert page.said()[-1].split()[:4] == early.removeprefix("Model").split()[:4]
+        assert page.said()[-1].startswith(" ".join(early.removeprefix("Model").split()[:2]))
         page.button("Continue").click()
         page.button("Stop").click()
         page.wait_until_over()
