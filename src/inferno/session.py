@@ -19,6 +19,7 @@ from inferno.errors import ContextFull, InvalidOption
 from inferno.excerpt import shown
 from inferno.graph import Floats
 from inferno.options import SamplingParams
+from inferno.prefix_cache import common_length
 from inferno.speculation import NgramIndex
 
 if TYPE_CHECKING:
@@ -199,12 +200,7 @@ class Session:
         if len(ids) > self._engine.context:
             raise context_full(0, len(ids), self._engine)
         self._drop_draft()
-        common = 0
-        for ours, theirs in zip(self._tokens, ids, strict=False):
-            if ours != theirs:
-                break
-            common += 1
-        keep = min(common, len(ids) - 1, len(self._cache))
+        keep = min(common_length(self._tokens, ids), len(ids) - 1, len(self._cache))
         self._cut(keep)
         self._append(ids[keep:])
 
