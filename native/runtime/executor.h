@@ -11,6 +11,7 @@
 #include "runtime/kv_cache.h"
 #include "runtime/model.h"
 #include "runtime/profile.h"
+#include "runtime/routing.h"
 
 namespace inferno {
 
@@ -51,6 +52,12 @@ public:
     Calibration calibration;
 
 private:
+    // Chunks a thread, at least: a thread that is slower, or put aside, leaves half of its share to others. With
+    // one token each chunk begins a stream from memory, which costs a microsecond: eight a thread instead of two
+    // cost SmolLM2 a sixth of its decode rate (docs/lab-notebook.md).
+    static constexpr int kChunksPerThread = 2;
+    static constexpr int kMaxQueryRows = 512;
+
     struct Row {
         int sequence;
         int32_t token;
@@ -66,15 +73,6 @@ private:
         int step;                 // attention: 0 rotate and store, 1 attend, 2 merge; route: 0 choose, 1 group
         const Op* activate;       // linear: the activation that takes each panel while it is in the caches, or null
         bool calibrates = false;  // linear: looks at what will be multiplied
-    };
-    // What the last `route` chose: the experts of each row, and these assignments grouped by expert.
-    struct Routing {
-        std::vector<int32_t> experts;  // (rows, experts_per_token), ascending for each row
-        std::vector<float> weights;    // likewise
-        std::vector<int> places;       // likewise: the assignment that it is
-        std::vector<int> rows;         // (assignments) the row of each, those of an expert side by side
-        std::vector<int> first;        // (experts + 1) the first assignment of each expert
-        std::vector<int> busy;         // the experts that have one
     };
     // Rows that one matrix multiplies: all, or the assignments of an expert.
     struct Batch {
@@ -95,9 +93,16 @@ private:
     float* row(const Slice& slice, int index);
     PackTarget pack_target(int pack, int index);
 
+    // Memory of the thread that calls, for the length of a chunk.
+    static float* workspace(int64_t floats);
     int row_chunks(int rows) const;
     int store_chunks() const;
-    void for_rows_of_chunk(int chunk, int rows, const auto& body) const;
+    void for_rows_of_chunk(int chunk, int rows, const auto& body) const {
+        const int64_t chunks = row_chunks(rows), tiles = ceil_div(rows, kernels_.tokens);
+        const int begin = (int)(tiles * chunk / chunks) * kernels_.tokens;
+        const int end = std::min(rows, (int)(tiles * (chunk + 1) / chunks) * kernels_.tokens);
+        for (int i = begin; i < end; ++i) body(i);
+    }
     // How a product is cut: panels of row tiles (of each half, if it is gated) times groups of tokens.
     struct Blocking {
         int64_t panels, panel_tiles, tiles;
@@ -118,7 +123,6 @@ private:
     void activate_chunk(const Op& op, int chunk);
     void softcap(const Op& op, int chunk);
     void choose_experts(const Op& op, int chunk);
-    void group_by_expert();
     void combine(const Op& op, int chunk);
     void rotate_and_store(const Op& op, int chunk);
     void attend(const Op& op, const AttentionUnit& unit);

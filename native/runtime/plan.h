@@ -67,6 +67,8 @@ struct PackSpec {
 struct RowsSpec {
     int64_t columns;
     Extent extent;
+    // Whole blocks: an embedding's row is unpacked block by block, and must not reach into the next row.
+    int64_t stride() const { return round_up(columns, kBlock); }
 };
 
 // A rotation of the first 2 * frequencies.size() columns of a head.
