@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
-.PHONY: help setup dev chat test check page page-test pytest fix stub test-asan test-tsan clean
+.PHONY: help setup dev chat test check docs page page-test pytest fix stub test-asan test-tsan clean
 
 PYTHON ?= python3
 MODEL ?= smollm2-135m-instruct
@@ -54,13 +54,19 @@ dev: $(VENV)/.dev ## The same, with what the checks and tests need
 chat: setup ## Chat in the terminal
 	@$(BIN)/inferno chat "$$MODEL" --prompt "$$PROMPT"
 
-test: check page-test pytest ## Every check and every test
+test: check docs page-test pytest ## Every check and every test
 
 check: dev ## Formatting, lint and types
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
 	@$(BIN)/clang-format --dry-run --Werror $$(find native -name '*.h' -o -name '*.cpp')
+
+# Its reference is made from the code. A link that leads nowhere is an error, and so is any warning.
+docs: dev ## Build the documentation into build/site
+	@mkdir -p build
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict >build/docs.log 2>&1 || { \
+	  grep -v "^INFO" build/docs.log >&2; exit 1; }
 
 # ---- the chat page, made of web/ by Node.js ----
 

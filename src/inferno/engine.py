@@ -47,7 +47,13 @@ from inferno.weights import open_checkpoint
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes: packed weights, one position of one session's cache, activations of a forward pass."""
+    """What an engine takes, in bytes.
+
+    Attributes:
+        weights: the packed weights; there is no second copy.
+        kv_cache_per_token: the keys and values of one position of one session.
+        scratch: the activations of the largest forward pass so far; 0 before the first one.
+    """
 
     weights: int
     kv_cache_per_token: int
@@ -55,9 +61,27 @@ class Memory:
 
 
 class Engine:
-    """A model, ready to run. Immutable but for its scratch; any number of sessions and threads.
+    """A model, ready to run; made by `Engine.load`.
 
-    Forward passes of several Python threads take turns.
+    It is immutable but for its scratch and its prefix cache. Any number of sessions and threads of
+    Python may use it; their forward passes take turns. It cannot be copied or pickled.
+
+    Attributes:
+        config: the model's numbers, by their names in config.json: `hidden_size`, `vocab_size`, …
+        tokenizer: `encode(text, special=False)` makes ids of a text, `decode(ids)` a text of ids.
+            With `special`, what looks like a control token is one.
+        template: the model's chat template; for one that has none, ChatML's or Zephyr's.
+        context: positions that a session can hold.
+        isa: the instruction set of the kernels.
+        threads: how many threads run a forward pass.
+        weight_formats: the formats of the matrices, the largest share first.
+        kv_cache: the type of cached keys and values.
+        num_parameters: how many weights the checkpoint has.
+        load_seconds: how long loading took, without fetching.
+        system: the system message of chats that have none; None leaves it to the template.
+        stop_ids: the ids that end a text.
+        prefix_cache: what any session has processed, for all of them; its `capacity` is in bytes,
+            and 0 keeps nothing.
     """
 
     def __init__(
@@ -101,22 +125,33 @@ class Engine:
         isa: str | None = None,
         progress: Progress | None = None,
     ) -> Engine:
-        """Load `model`: a `.gguf` file, a directory, a name of the catalogue, `hf.co/org/repo`
-        (`:` and a file or type after it), or `ollama:name`.
+        """Load a model, fetching it first if it is not here.
 
         Args:
+            model: a `.gguf` file (the first of a split set), a directory with config.json and
+                safetensors, a name of the catalogue, `hf.co/org/repo` with `:` and a file or type
+                after it, or `ollama:name`.
             weights: quantize float weights while loading: "q4_0", "q4_k_m", "q8_0", "f16", …
                 None keeps the types of the file, or does what the catalogue says of the model.
-            threads: worker threads; None asks the machine (see `machine.default_threads`).
-            context: positions a session can hold; None for the model's, or what memory allows.
+            threads: worker threads, 1 to 256; None for INFERNO_THREADS, or as many as the machine
+                can spare.
+            context: positions that a session can hold; None for the model's, or what fits in
+                memory.
             kv_cache: type of cached keys and values: "f16", "f32" (twice the memory), or "q8_0"
                 (half of it, for a small loss).
-            isa: an instruction set; None for INFERNO_ISA, or the best of this CPU.
-            progress: called with (what, done bytes, total bytes) while fetching and loading.
+            isa: an instruction set; None for INFERNO_ISA, or the best of this CPU. It changes the
+                speed, and no bit of a result.
+            progress: called with (what, done bytes, total bytes) while fetching and loading; a
+                total of 0 is not known.
 
         Raises:
-            ModelNotFound, DownloadFailed, AccessDenied, InvalidCheckpoint, UnsupportedModel,
-            InvalidOption, OutOfMemory.
+            ModelNotFound: there is no such model.
+            DownloadFailed: it could not be fetched.
+            AccessDenied: its repository wants a token, or a licence accepted.
+            InvalidCheckpoint: its files are damaged, or contradict themselves.
+            UnsupportedModel: it has an architecture, a feature or a format that is not here yet.
+            InvalidOption: an argument is not what is described above.
+            OutOfMemory: it would not fit.
         """
         kv_cache = checked_kv_cache(kv_cache)
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
@@ -176,13 +211,28 @@ class Engine:
         )
 
     def new_session(self) -> Session:
-        """Return an empty session."""
+        """Return an empty session; it takes no memory before it holds tokens."""
         return Session(self)
 
     def generate(
         self, prompt: str | Iterable[int], params: SamplingParams | None = None, **overrides: Any
     ) -> Generation:
-        """Continue a raw prompt: text in which control tokens count (no template), or ids."""
+        """Continue a raw prompt, without a template.
+
+        Args:
+            prompt: text, in which control tokens count, or ids. Not for text that others wrote:
+                for that, pass the ids that `tokenizer.encode` makes of it.
+            params: how to choose tokens; None for the model's own defaults.
+            overrides: fields of `SamplingParams` that replace those of `params`.
+
+        Returns:
+            A reply that is computed as it is read.
+
+        Raises:
+            InvalidOption: an override is unknown or out of range, or an id not in the vocabulary.
+            InvalidText: the prompt is empty, or no Unicode.
+            ContextFull: the prompt does not fit.
+        """
         ids = self._prompt_ids(prompt)
         return self._generation(self.new_session(), ids, self._params(params, overrides))
 
@@ -194,11 +244,26 @@ class Engine:
         session: Session | None = None,
         **overrides: Any,
     ) -> Generation:
-        """Answer messages (`[{"role": …, "content": …}]`), or one text as the user's.
+        """Answer messages, through the model's own template.
 
-        `session`: what it has in common with the prompt is not processed again; it then holds
-        the prompt and the reply. Messages without a system message get `Engine.system`, if the
-        catalogue has one for the model; else the template decides.
+        Args:
+            messages: `[{"role": "user", "content": "…"}, …]`, or one text as the user's. In them
+                control tokens are only text. If none is a system message, they get
+                `Engine.system`, if the catalogue has one for the model.
+            params: how to choose tokens; None for the model's own defaults.
+            session: what it has in common with the prompt is not processed again; it then holds
+                the prompt and the reply.
+            overrides: fields of `SamplingParams` that replace those of `params`.
+
+        Returns:
+            A reply that is computed as it is read.
+
+        Raises:
+            TemplateError: the template refuses the messages, or fails.
+            InvalidOption: an override is unknown or out of range, or the session is of another
+                engine.
+            InvalidText: a message is no Unicode.
+            ContextFull: the prompt does not fit.
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
@@ -214,7 +279,7 @@ class Engine:
         )
 
     def encode_prompt(self, text_or_ids: str | Iterable[int]) -> list[int]:
-        """Return the ids of a raw prompt as `generate` has them, so with BOS if it is wanted."""
+        """Return the ids of a raw prompt as `generate` has them: with BOS, if it is wanted."""
         return self._prompt_ids(text_or_ids)
 
     def encode_chat(
@@ -226,7 +291,18 @@ class Engine:
         continue_final_message: bool = False,
         **variables: Any,
     ) -> list[int]:
-        """Return the ids of the prompt that `chat` answers (see `ChatTemplate.encode`)."""
+        """Return the ids of the prompt that `chat` answers.
+
+        Args:
+            messages: as for `chat`.
+            add_generation_prompt: end with what begins the assistant's turn.
+            tools: descriptions of functions, as OpenAI's interface has them, for the template.
+            continue_final_message: leave the last message open, to be gone on with.
+            variables: further variables of the template, such as `enable_thinking`.
+
+        Raises:
+            TemplateError: the template refuses the messages, or fails.
+        """
         return self.template.encode(
             self.tokenizer,
             self._with_system(messages),
@@ -245,7 +321,10 @@ class Engine:
         continue_final_message: bool = False,
         **variables: Any,
     ) -> str:
-        """Return the same as text, to be looked at: control tokens in messages count in it."""
+        """Return the same prompt as text, to be looked at.
+
+        Do not feed it to a model: what looks like a control token in a message is one in this text.
+        """
         return self.template.render(
             self._with_system(messages),
             add_generation_prompt,
@@ -255,13 +334,20 @@ class Engine:
         )
 
     def logits(self, ids: Iterable[int]) -> Floats:
-        """Return the logits after each of `ids`, from an empty cache: (n, vocab_size) f32."""
+        """Return the logits after each of `ids`, from an empty cache: (len(ids), vocab_size) f32.
+
+        The same ids give the same bits on any number of threads, in any instruction set.
+
+        Raises:
+            InvalidOption: an id is not in the vocabulary.
+            ContextFull: there are more ids than the context has positions.
+        """
         checked = self._checked_ids(ids)
         rows = list(self._logit_blocks(checked))
         return np.concatenate(rows) if rows else np.empty((0, self.config.vocab_size), np.float32)
 
     def score(self, text_or_ids: str | Iterable[int]) -> Score:
-        """Return the log probability of each token given those before it.
+        """Return the log probability of each token of a raw prompt, given those before it.
 
         Raises:
             ContextFull: the text is longer than the context; `evaluation.evaluate` goes through
@@ -283,7 +369,12 @@ class Engine:
     ) -> list[TokenLogprobs | None]:
         """Return for each token its log probability given those before it; None for the first.
 
-        With it come the `top` most likely tokens at its place.
+        Args:
+            text_or_ids: a raw prompt.
+            top: so many of the most likely tokens at the same place come with it.
+
+        Raises:
+            ContextFull: the text is longer than the context.
         """
         if isinstance(top, bool) or not isinstance(top, int) or top < 0:
             raise InvalidOption(f"`top`: expected an integer from 0 on, found {shown(top)}")

@@ -1,18 +1,6 @@
 """Every error a user of inferno can meet, under one root.
 
-    InfernoError
-    ├── ModelNotFound      LookupError    no such file, directory, catalogue name or repository
-    ├── DownloadFailed     OSError        network or disk gave up; nothing half-written is used
-    ├── AccessDenied       PermissionError  a hub wants a licence accepted, or a token
-    ├── InvalidCheckpoint  ValueError     a file is cut, corrupt, hostile, or contradicts itself
-    ├── UnsupportedModel   NotImplementedError  a sound checkpoint that this version cannot run
-    ├── InvalidOption      ValueError     an option is unknown, out of range, or not supported
-    ├── InvalidText        ValueError     bytes that are not UTF-8, lone surrogates
-    ├── TemplateError      ValueError     the model's chat template refused the messages
-    ├── ContextFull        OverflowError  the tokens do not fit in the context
-    ├── OutOfMemory        MemoryError    the model or its cache would not fit
-    ├── Busy               RuntimeError   too many requests are waiting, or the engine is closing
-    └── NativeError        RuntimeError   the native core broke one of its own promises
+Each is one of Python's own kinds besides, so that `except ValueError` catches it too.
 
 The first line of a message names the thing, what was expected, and what was found. `hint`, if any,
 says what to do about it and is printed on a line of its own. `code` is stable; messages may change.
@@ -22,7 +10,14 @@ from __future__ import annotations
 
 
 class InfernoError(Exception):
-    """Root of all errors raised on purpose. `code` is stable, `hint` says what to do."""
+    """Root of all errors raised on purpose.
+
+    Attributes:
+        code: a name of the kind, in kebab-case; it is stable.
+        message: what is wrong. The first line names the thing, what was expected and what was
+            found; it may change.
+        hint: what to do about it, or None.
+    """
 
     code = "inferno-error"
 
@@ -36,48 +31,72 @@ class InfernoError(Exception):
 
 
 class ModelNotFound(InfernoError, LookupError):
+    """There is no such file, directory, catalogue name or repository."""
+
     code = "model-not-found"
 
 
 class DownloadFailed(InfernoError, OSError):
+    """The network or the disk gave up while fetching; nothing half-written is used."""
+
     code = "download-failed"
 
 
 class AccessDenied(InfernoError, PermissionError):
+    """A hub wants a licence accepted, or a token."""
+
     code = "access-denied"
 
 
 class InvalidCheckpoint(InfernoError, ValueError):
+    """A file is cut, corrupt or hostile, or contradicts itself."""
+
     code = "invalid-checkpoint"
 
 
 class UnsupportedModel(InfernoError, NotImplementedError):
+    """The checkpoint is sound, but this version cannot run it."""
+
     code = "unsupported-model"
 
 
 class InvalidOption(InfernoError, ValueError):
+    """An option is unknown, out of range, or not supported."""
+
     code = "invalid-option"
 
 
 class InvalidText(InfernoError, ValueError):
+    """Bytes that are not UTF-8, a lone surrogate, or no text where some is needed."""
+
     code = "invalid-text"
 
 
 class TemplateError(InfernoError, ValueError):
+    """The model's chat template refused the messages."""
+
     code = "template-error"
 
 
 class ContextFull(InfernoError, OverflowError):
+    """The tokens do not fit in the context."""
+
     code = "context-full"
 
 
 class OutOfMemory(InfernoError, MemoryError):
+    """The model, or its cache, would not fit in memory."""
+
     code = "out-of-memory"
 
 
 class Busy(InfernoError, RuntimeError):
+    """Too many requests are waiting, or the engine is closing."""
+
     code = "busy"
 
 
 class NativeError(InfernoError, RuntimeError):
+    """The native core broke one of its own promises: a mistake in inferno."""
+
     code = "native-error"

@@ -30,9 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stats:
-    """What a generation took. `cached_tokens` of the `prompt_tokens` were not processed again.
+    """What a generation took.
 
-    Of the tokens guessed, `drafted` were verified, and `accepted` of these became text.
+    Attributes:
+        prompt_tokens: tokens of the prompt.
+        cached_tokens: so many of these had been processed before, and were not again.
+        generated_tokens: tokens that were drawn, without the one that ended the text.
+        prefill_seconds: from the beginning until the prompt was processed.
+        decode_seconds: from there to the last token, with what the reader took in between.
+        drafted: guessed tokens that were verified.
+        accepted: so many of these became text.
     """
 
     prompt_tokens: int = 0
@@ -46,9 +53,12 @@ class Stats:
 
 @dataclass(frozen=True)
 class TokenLogprobs:
-    """Of one generated token: its log probability, and the most likely ids with theirs.
+    """How likely a token was, by the raw logits, whatever the sampling parameters.
 
-    From the raw logits, whatever the sampling parameters.
+    Attributes:
+        token: its id.
+        logprob: its natural logarithm of the probability.
+        top: the most likely ids at its place with theirs, the likeliest first.
     """
 
     token: int
@@ -57,11 +67,14 @@ class TokenLogprobs:
 
 
 class Generation:
-    """A reply that is computed as it is read.
+    """A reply that is computed as it is read; made by `chat` and `generate`.
 
-    Iterate it for pieces of text; `str()`, `text`, `tokens`, `finish_reason`, `logprobs` and
-    `stats` run it to its end first. `finish_reason` is "stop" (the model ended, or a stop string
-    came), "length" (`max_tokens` or the context), or "cancelled".
+    Iterate it for pieces of text: whole characters, and nothing that may yet become a stop string.
+    `str()`, `text`, `tokens`, `finish_reason`, `logprobs` and `stats` run it to its end first.
+
+    Attributes:
+        seed: the seed of its draws, given or fresh.
+        stopped_by_text: whether a stop string ended it.
     """
 
     def __init__(
@@ -136,6 +149,7 @@ class Generation:
 
     @property
     def text(self) -> str:
+        """The whole text, without the stop string that ended it."""
         return "".join(self._finished()._pieces)
 
     @property
@@ -145,17 +159,23 @@ class Generation:
 
     @property
     def finish_reason(self) -> str:
+        """Why it ended.
+
+        "stop": the model ended, a stop string came, or nothing can follow. "length": `max_tokens`
+        or the context was reached. "cancelled": by `cancel`, or by Ctrl-C.
+        """
         reason = self._finished()._finish_reason
         assert reason is not None
         return reason
 
     @property
     def logprobs(self) -> tuple[TokenLogprobs, ...]:
-        """One entry a token, if `SamplingParams.logprobs` asked for them."""
+        """One entry a token, if `SamplingParams.logprobs` asked for them; else empty."""
         return tuple(self._finished()._logprobs)
 
     @property
     def stats(self) -> Stats:
+        """What it took."""
         return self._finished()._stats
 
     @property

@@ -50,19 +50,47 @@ def _integer(name: str, value: Any, low: int, high: int) -> int:
 class SamplingParams:
     """How to choose the next token, and when to stop.
 
-    What each field means, and in which order they act: docs/guides/use-it-from-python.md.
-    `temperature=0` is greedy. Zero turns `top_k`, `min_p`, `dry_multiplier` and `xtc_probability`
-    off, one turns `top_p`, `typical_p` and `repetition_penalty` off. `repeat_last_n` and
-    `dry_penalty_last_n` look back so many tokens: None at the whole text, zero at none.
-    `seed=None` draws a fresh seed, reported in `Generation.seed`; `choice` numbers several texts
-    of one seed. `max_tokens=None` goes on to the end of the text or of the context.
+    Frozen, and checked when it is made. The fields act in the order of the guide
+    (docs/guides/use-it-from-python.md). At most one of `json_schema`, `regex` and `grammar` may be
+    given; what of them cannot be enforced is an error. Lists are taken for tuples.
 
-    `speculation` is "auto", "off", or a fixed number of guesses; `prediction`, text or ids, is
-    what the reply is expected to be like. Both change the speed and nothing else.
-
-    At most one of `json_schema` (a value or its text), `regex` and `grammar` (Lark or GBNF) says
-    which texts may come. What of them cannot be enforced is an error. Control tokens are no text,
-    and no constraint lets them come, but for those of `visible_tokens`.
+    Attributes:
+        temperature: divides the logits, 0 to 100; 0 takes the likeliest token (greedy).
+        top_k: keep so many of the likeliest; 0: all.
+        typical_p: keep the tokens whose surprise is nearest to the expected one, until they have
+            this share, above 0 to 1; 1: all.
+        top_p: keep the likeliest until they have this share, above 0 to 1; 1: all.
+        min_p: keep what has this share of the best's chance, 0 to 1; 0: all.
+        repetition_penalty: divides positive logits of tokens that are in the text, prompt
+            included, and multiplies negative ones, 0.01 to 100; 1: off.
+        presence_penalty: taken from the logits of tokens that were generated, -100 to 100.
+        frequency_penalty: the same, as often as they were generated, -100 to 100.
+        repeat_last_n: how many tokens these three look back; None: all, 0: none.
+        dry_multiplier: a token that would prolong the repetition of an earlier passage of m tokens
+            loses dry_multiplier · dry_base^(m - dry_allowed_length), 0 to 100; 0: off.
+        dry_base: see there, 1 to 100.
+        dry_allowed_length: passages shorter than this are free, from 1 on.
+        dry_penalty_last_n: how many tokens DRY looks back; None: all, 0: none.
+        dry_sequence_breakers: texts; a passage does not reach over a token that has one in it.
+        xtc_probability: how often to exclude the top choices, all but the last of those whose
+            chance is at least `xtc_threshold`, 0 to 1; 0: off.
+        xtc_threshold: see there, above 0 to 1.
+        logit_bias: token id → added to its logit, -100 to 100; -100 bans it.
+        suppress_tokens: ids that never come.
+        visible_tokens: ids of control tokens that a grammar may name, and whose text shows.
+        seed: the key of the draws, 0 to 2^64 - 1; None draws one, which `Generation.seed` has.
+        choice: which of several texts with one seed, from 0 on.
+        max_tokens: the longest text, in tokens; None goes on to the end of text or context.
+        stop: texts before which the text ends.
+        ignore_eos: go on where the model would end.
+        logprobs: keep so many likely tokens beside each chosen one, up to 20; 0: none.
+        speculation: guess tokens that the text has said before: "auto", as many as pay; "off"; or
+            so many, 1 to 16. It changes the speed, and no token.
+        prediction: text or ids that the reply is expected to be like, to take guesses from. It
+            changes the speed, and no token.
+        json_schema: the text is JSON that is valid under this schema: a value, or its text.
+        regex: the text matches this expression as a whole; Rust's syntax.
+        grammar: the text is derived by this grammar: Lark, or GBNF.
     """
 
     temperature: float = 0.8

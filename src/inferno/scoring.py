@@ -14,7 +14,13 @@ POOLINGS = ("mean", "last", "cls")
 
 @dataclass(frozen=True)
 class Score:
-    """Log probabilities of ids[1:], each given all before it: (n - 1,) f32, natural logarithm."""
+    """How likely a text is.
+
+    Attributes:
+        ids: its n tokens.
+        logprobs: natural logarithms of the probabilities of ids[1:], each given all before it:
+            (n - 1,) f32.
+    """
 
     ids: tuple[int, ...]
     logprobs: Floats

@@ -37,8 +37,9 @@ Rows: TypeAlias = "tuple[_native.KvCache, npt.NDArray[np.int32], str]"
 class Session:
     """A sequence of tokens that can grow, be cut back and be forked; made by `Engine.new_session`.
 
-    The cache may lag behind `tokens`: what was appended last is processed with what comes next.
-    Threads may share a session: each call is one step, and others wait for it.
+    `len(session)` is how many tokens it has. The cache may lag behind `tokens`: what was appended
+    last is processed with what comes next. Threads may share a session: each call is one step, and
+    others wait for it.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -56,7 +57,7 @@ class Session:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """The ids so far."""
+        """The ids so far, the prompt's and the generated ones."""
         return tuple(self._tokens)
 
     def __len__(self) -> int:
@@ -66,7 +67,7 @@ class Session:
         return True  # an empty session is a session
 
     def feed(self, text_or_ids: str | Iterable[int]) -> int:
-        """Append text or ids and process them; return how many tokens were processed.
+        """Append a raw prompt and process it; return how many tokens were processed.
 
         What the engine has processed before, for this session or another, is not processed again.
         Text is a raw prompt: control tokens in it count, and the first text of a session starts
@@ -83,7 +84,9 @@ class Session:
             return self._process()
 
     def truncate(self, length: int) -> None:
-        """Cut the session back to its first `length` tokens.
+        """Cut the session back to its first `length` tokens, as if the others had never been.
+
+        What is processed after it gives the same bits as in a new session.
 
         Raises:
             InvalidOption: `length` is negative or more than there are.
@@ -100,7 +103,11 @@ class Session:
             self._revision += 1
 
     def fork(self) -> Session:
-        """Return a session with the same tokens; the cache is shared until either writes."""
+        """Return a session with the same tokens.
+
+        Both go on for themselves. They share the pages of the cache that they have in common; a
+        page is copied when one of them writes to it.
+        """
         with self._exclusive():
             other = Session(self._engine)
             other._tokens = list(self._tokens)
@@ -129,7 +136,19 @@ class Session:
             return self._next_logits.copy()
 
     def generate(self, params: SamplingParams | None = None, **overrides: Any) -> Generation:
-        """Continue the session; iterate the result for text as it comes."""
+        """Continue the session.
+
+        Args:
+            params: how to choose tokens; None for the model's own defaults.
+            overrides: fields of `SamplingParams` that replace those of `params`.
+
+        Returns:
+            A reply that is computed as it is read. Its tokens become part of the session one by
+            one; while it is read, nobody else may change the session.
+
+        Raises:
+            InvalidOption: an override is unknown, or out of range.
+        """
         from inferno.generation import Generation
 
         return Generation(self, self._engine._params(params, overrides))

@@ -33,19 +33,19 @@ SAMPLING_HELP = {
     "seed": "same seed, same reply",
     "max_tokens": "longest reply (what fits in the context)",
 }
-# Numbers that --help has no room for: docs/guides/use-it-from-python.md has them all.
-MORE_SAMPLING = (
-    "typical_p",
-    "presence_penalty",
-    "frequency_penalty",
-    "repeat_last_n",
-    "dry_multiplier",
-    "dry_base",
-    "dry_allowed_length",
-    "dry_penalty_last_n",
-    "xtc_probability",
-    "xtc_threshold",
-)
+# Numbers that --help has no room for; the reference of the command line has them.
+MORE_SAMPLING = {
+    "typical_p": "keep the likeliest by surprise that sum to P; 1: off",
+    "presence_penalty": "taken from the logits of tokens that were generated; 0: off",
+    "frequency_penalty": "the same, as often as they were generated; 0: off",
+    "repeat_last_n": "tokens that the three penalties look back (all); 0: none",
+    "dry_multiplier": "how much to mind repeated passages; 0: off",
+    "dry_base": "how much more for each token that they are longer",
+    "dry_allowed_length": "tokens of a passage that may be repeated freely",
+    "dry_penalty_last_n": "tokens that DRY looks back (all); 0: none",
+    "xtc_probability": "how often to exclude the top choices; 0: off",
+    "xtc_threshold": "the chance from which a token is a top choice",
+}
 # At most one of them.
 CONSTRAINTS = {
     "json_schema": ("SCHEMA", "reply in JSON that fits this text or file"),
