@@ -30,7 +30,7 @@ from inferno.weights.checkpoint import (
 )
 from inferno.weights.expert_stacks import unstacked
 from inferno.weights.gguf_names import huggingface_name, is_rope_interleaved
-from inferno.weights.mapped_file import MappedFile
+from inferno.weights.mapped_file import MappedFile, closed_on_error
 from inferno.weights.tensor import FORMATS
 
 VERSIONS = (2, 3)
@@ -76,13 +76,8 @@ def open_gguf(path: Path) -> Checkpoint:
     Raises:
         ModelNotFound, InvalidCheckpoint, UnsupportedModel: see `open_checkpoint`.
     """
-    files: list[MappedFile] = []
-    try:
+    with closed_on_error() as files:
         return _open(path, files)
-    except BaseException:
-        for file in files:
-            file.close()
-        raise
 
 
 def _open(path: Path, files: list[MappedFile]) -> Checkpoint:

@@ -9,7 +9,8 @@ import errno
 import mmap
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,18 @@ class MappedFile:
         """Unmap, or leave it to the last view that is still alive."""
         with suppress(BufferError):
             self.map.close()
+
+
+@contextmanager
+def closed_on_error() -> Iterator[list[MappedFile]]:
+    """Yield a list for the files that a reader opens; they are closed if it raises."""
+    files: list[MappedFile] = []
+    try:
+        yield files
+    except BaseException:
+        for file in files:
+            file.close()
+        raise
 
 
 def _reason(error: Exception) -> str:

@@ -31,7 +31,7 @@ from inferno.weights.checkpoint import (
     hint_for_beginning,
 )
 from inferno.weights.expert_stacks import unstack_gpt_oss
-from inferno.weights.mapped_file import MappedFile
+from inferno.weights.mapped_file import MappedFile, closed_on_error
 from inferno.weights.tensor import FORMATS
 
 MAX_HEADER_BYTES = 100_000_000  # the crate's limit
@@ -52,13 +52,8 @@ def open_directory(path: Path) -> Checkpoint:
     Raises:
         ModelNotFound, InvalidCheckpoint, UnsupportedModel: see `open_checkpoint`.
     """
-    files: list[MappedFile] = []
-    try:
+    with closed_on_error() as files:
         return _open(path, files)
-    except BaseException:
-        for file in files:
-            file.close()
-        raise
 
 
 def _open(path: Path, files: list[MappedFile]) -> Checkpoint:
