@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inferno.errors import InvalidCheckpoint, InvalidOption, InvalidText
 from inferno.excerpt import shown
+from inferno.tokenizer.stretches import Stretches
 from inferno.tokenizer.vocabulary import BYTE_TO_CHARACTER, CHARACTER_TO_BYTE, SPACE
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class Tokenizer:
         self._control = frozenset(id for id, token in added.items() if token.special)
         self._unknown_id = unknown_id
         self._containing: dict[str, frozenset[int]] = {}
+        self._stretches = Stretches(added.values())
         self._ids = {text: id for id, text in reversed(list(texts.items()))} | {
             token.content: id for id, token in added.items()
         }
@@ -176,7 +178,10 @@ class Tokenizer:
             InvalidText: `text` has no UTF-8 encoding.
         """
         text = checked_text(text)
-        return self._encode(text, special, self.invents_space(previous))
+        at_start = self.invents_space(previous)
+        if not special or not self._stretches.can_cut:
+            return self._encode(text, special, at_start)
+        return self._encode_cut(text, at_start, lambda stretch: stretch, special=True)
 
     @_panics_explained()
     def encode_disguised(self, text: str, stand_ins: Mapping[str, str]) -> list[int]:
@@ -185,16 +190,21 @@ class Tokenizer:
         `stand_ins` maps a replacement to what it stands for; each one is undone before the text
         between control tokens is encoded, so nothing else of the result depends on them.
         """
+
+        def plain(stretch: str) -> str:
+            for stand_in, original in stand_ins.items():
+                stretch = stretch.replace(stand_in, original)
+            return stretch
+
+        if self._stretches.can_cut:
+            return self._encode_cut(text, True, plain, special=False)
         encoding = self._encoders[True, True].encode(text, add_special_tokens=False)
         ids: list[int] = []
         position = 0
 
         def encode_until(end: int) -> None:
-            stretch = text[position:end]
-            for stand_in, original in stand_ins.items():
-                stretch = stretch.replace(stand_in, original)
             at_start = position == 0 or self._space_prefix is SpacePrefix.ALWAYS
-            ids.extend(self._encode(stretch, False, at_start))
+            ids.extend(self._encode(plain(text[position:end]), False, at_start))
 
         for id, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
             if id in self._control and text[start:end].strip() == self._texts[id].strip():
@@ -295,6 +305,19 @@ class Tokenizer:
         if self._space_prefix is SpacePrefix.FIRST:
             return previous is None or previous == self.bos_id
         return False
+
+    def _encode_cut(
+        self, text: str, at_start: bool, plain: Callable[[str], str], *, special: bool
+    ) -> list[int]:
+        """Encode the texts between control tokens one by one, `plain` ones of them."""
+        ids: list[int] = []
+        for stretch, control in self._stretches.cut(text):
+            if stretch:
+                ids += self._stretches.ids(plain(stretch), special, at_start, self._encode)
+            if control:
+                ids.append(self._ids[control])
+            at_start = self._space_prefix is SpacePrefix.ALWAYS
+        return ids
 
     def _encode(self, text: str, special: bool, at_start: bool) -> list[int]:
         if not self._space_ids or SPACE not in text:
