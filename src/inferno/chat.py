@@ -270,7 +270,7 @@ class _Disguise:
     def __init__(self, tokenizer: Tokenizer, template: str) -> None:
         self.stand_ins: dict[str, str] = {}
         self._tokens = tuple(tokenizer.control_tokens)
-        self._look_alike, self._beginnings = _look_alikes(self._tokens)
+        self._look_alike, self._beginnings, self._longest = _look_alikes(self._tokens)
         self._template = template
         self._replacements: dict[str, str] = {}
         self._seen = {template}
@@ -311,10 +311,9 @@ class _Disguise:
     def _text(self, text: str) -> str:
         spots = {match.start() for match in self._look_alike.finditer(text)}
         for end in {len(text), len(text.rstrip())}:
-            longest = min(end, max(map(len, self._beginnings), default=0))
             spots |= {
                 end - length
-                for length in range(1, longest + 1)
+                for length in range(1, min(end, self._longest) + 1)
                 if text[end - length : end] in self._beginnings
             }
         return self._replace(text, spots) if spots else text
@@ -332,8 +331,9 @@ class _Disguise:
 
 
 @functools.lru_cache(maxsize=4)
-def _look_alikes(tokens: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[str]]:
-    """Return a pattern for the places where any of `tokens` begins, and their beginnings."""
+def _look_alikes(tokens: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[str], int]:
+    """Return a pattern for the places where any of `tokens` begins, their beginnings, and how long
+    the longest of these is."""
     starts = "|".join(sorted({re.escape(token[:3]) for token in tokens}))
     whole = "|".join(map(re.escape, tokens))
     pattern = re.compile(f"(?=(?:{starts}))(?={whole})" if tokens else r"(?!)")
@@ -344,7 +344,7 @@ def _look_alikes(tokens: tuple[str, ...]) -> tuple[re.Pattern[str], frozenset[st
         if len(token) <= 256 and not token[0].isalnum()
         for length in range(1, len(token))
     )
-    return pattern, beginnings
+    return pattern, beginnings, max(map(len, beginnings), default=0)
 
 
 def _unused_characters(texts: Collection[str]) -> Iterator[str]:

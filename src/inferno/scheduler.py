@@ -399,8 +399,7 @@ class Scheduler:
 
     def _go_on(self, stream: Stream) -> None:
         """Let a stream draw its token and say what it wants processed next."""
-        if stream.pending is not None:
-            stream.pending.close()
+        done = stream.pending
         try:
             may_draft = len(self._running) == 1
             stream.pending = stream.generation._resume(may_draft=may_draft)
@@ -411,8 +410,11 @@ class Scheduler:
             return
         if stream.pending is None:
             self._end(stream)
-        elif time.perf_counter() + self._pass_seconds >= stream.told_at + PIECES_SECONDS:
+            return
+        if time.perf_counter() + self._pass_seconds >= stream.told_at + PIECES_SECONDS:
             self._tell_news(stream)  # the end of the next pass would be too late
+        if done is not None:
+            done.close()
 
     def _end_cancelled(self) -> None:
         with self._condition:

@@ -11,7 +11,7 @@ import pytest
 
 from inferno.server import event_stream
 from inferno.server.event_stream import EventStream, event, to_json
-from inferno.server.failures import invalid
+from inferno.server.failures import RequestFailed, invalid
 
 
 class Client:
@@ -126,6 +126,21 @@ def test_a_failure_in_mid_stream_is_an_event_and_no_secret(
         assert client.taken[1].startswith(b'data: {"error":')
         assert (said in json.loads(client.taken[1][6:])["error"]["message"]) is kept
         assert client.taken[2:] == [b""]
+
+    asyncio.run(scenario())
+
+
+def test_what_fails_before_anything_is_sent_can_still_have_a_status() -> None:
+    async def fails() -> AsyncIterator[bytes]:
+        raise invalid("n", "`n`: no")
+        yield b""
+
+    async def scenario() -> None:
+        client = Client()
+        with pytest.raises(RequestFailed, match="`n`: no"):
+            await client.read(fails())
+        assert not client.taken and not client.headers
+        assert client.cancelled == 1
 
     asyncio.run(scenario())
 

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import inferno
 from inferno.server import page
 from inferno.server.conversations import Conversations
-from inferno.server.failures import RequestFailed, failure_of
+from inferno.server.failures import CLIENT_GONE, RequestFailed, failure_of
 from inferno.server.guard import Access, Guard
 from inferno.server.routes import (
     chat_completions,
@@ -132,7 +132,7 @@ class _Journal:
         given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
         request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
         scope["request_id"] = request_id
-        began, status = time.perf_counter(), 499
+        began, status = time.perf_counter(), CLIENT_GONE
 
         async def send_named(message: Message) -> None:
             nonlocal status

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
 
-from inferno.server.failures import RequestFailed, invalid
+from inferno.server.failures import CLIENT_GONE, RequestFailed, invalid
 from inferno.server.fields import Fields
 
 log = logging.getLogger("inferno.server")
@@ -42,7 +42,7 @@ async def _read(request: Request, most: int) -> bytes:
             f"The body did not come within {BODY_SECONDS:.0f} seconds", 408, code="timeout"
         ) from None
     except ClientDisconnect:
-        raise RequestFailed("The client is gone", 499) from None
+        raise RequestFailed("The client is gone", CLIENT_GONE) from None
 
 
 async def _read_all(request: Request, most: int) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from inferno.server.failures import RequestFailed, failure_of
+from inferno.server.failures import CLIENT_GONE, RequestFailed, failure_of
 from inferno.server.replies import hung_up, unless
 
 # A client that takes nothing for so long is taken to be gone. What it has not taken stays small:
@@ -35,8 +35,9 @@ def event(value: Any) -> bytes:
 class EventStream(Response):
     """Sends what `chunks` yields as it comes, and stops it when the client hangs up.
 
-    A failure after the beginning becomes the last chunk, by `failed`. `cancel` is called at the
-    end, whatever it was.
+    The head is sent with the first chunk, so that what fails before it has a status of its own. A
+    failure after it becomes the last chunk, by `failed`. `cancel` is called at the end, whatever
+    it was.
     """
 
     def __init__(
@@ -54,23 +55,28 @@ class EventStream(Response):
         self.headers["x-accel-buffering"] = "no"
         self._chunks = chunks
         self._cancel = cancel
-        self._sent, self._is_sending = 0, False
+        self._is_begun, self._is_sending, self._sent = False, False, 0
         self._failed = failed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send(
-            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-        )
         try:
             await unless(self._send_all(send), hung_up(receive), self._stalled())
-        except RequestFailed:
-            return  # nobody is there to be told
+        except RequestFailed as failure:
+            if not self._is_begun and failure.status != CLIENT_GONE:
+                raise
         finally:
             self._cancel()
 
     async def _send_all(self, send: Send) -> None:
         async def put(body: bytes, more: bool = True) -> None:
             self._is_sending = True
+            if not self._is_begun:
+                self._is_begun = True
+                await send({
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                })  # fmt: skip
             await send({"type": "http.response.body", "body": body, "more_body": more})
             self._is_sending, self._sent = False, self._sent + 1
 
@@ -78,7 +84,10 @@ class EventStream(Response):
             async for chunk in self._chunks:
                 await put(chunk)
         except Exception as error:
-            await put(self._failed(failure_of(error)))
+            failure = failure_of(error)
+            if not self._is_begun:
+                raise failure from error
+            await put(self._failed(failure))
         await put(b"", more=False)
 
     async def _stalled(self) -> None:

@@ -24,6 +24,8 @@ log = logging.getLogger("inferno.server")
 RETRY_SECONDS = 1
 LOADING_RETRY_SECONDS = 5
 
+CLIENT_GONE = 499  # nobody is there to be told; as nginx logs it
+
 _OPTION = re.compile(r"`([A-Za-z_]\w*)(?:[.\[][^`]*)?`")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import Receive
 
 from inferno.scheduler import Priority, Scheduler, Stream, Update
-from inferno.server.failures import RequestFailed, failure_of
+from inferno.server.failures import CLIENT_GONE, RequestFailed, failure_of
 
 if TYPE_CHECKING:
     from inferno.generation import Generation
+
+# That the engine waits at most for the first piece of a reply to leave, once.
+FIRST_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Reply:
         self._scheduler = scheduler
         self._loop = asyncio.get_running_loop()
         self._news: asyncio.Queue[News | None] = asyncio.Queue()
+        self._first_sent = threading.Event()
 
     def start(self, priority: Priority) -> None:
         """Queue them all, or none. Raises Busy."""
@@ -85,7 +90,10 @@ class Reply:
                             retry_after=1,
                         )
                 yield news
+                if self.first_token is not None:
+                    self._first_sent.set()
         finally:
+            self._first_sent.set()
             if alarm is not None:
                 alarm.cancel()
             self.cancel()
@@ -111,6 +119,10 @@ class Reply:
     def _listener(self, index: int) -> Callable[[Update], None]:
         def listen(update: Update) -> None:
             self._loop.call_soon_threadsafe(self._news.put_nowait, News(index, update))
+            # The next pass takes all cores, and with two of them the first piece would leave only
+            # when it is over.
+            if update.text and self.first_token is None:
+                self._first_sent.wait(FIRST_SECONDS)
 
         return listen
 
@@ -122,7 +134,7 @@ async def unless(work: Coroutine[Any, Any, None], *endings: Coroutine[Any, Any, 
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise RequestFailed("The client is gone", 499)
+            raise RequestFailed("The client is gone", CLIENT_GONE)
         working.result()
     finally:
         for task in tasks:

@@ -79,7 +79,7 @@ def sampling_of(fields: Fields, engine: Engine, *, logprobs: int = 0) -> Samplin
         fields.refuse(name, why, *harmless)
     fields.ignore(*IGNORED)
     try:
-        return SamplingParams().merged(**engine.config.generation).merged(**overrides)
+        return SamplingParams().merged(**{**engine.config.generation, **overrides})
     except Exception as error:
         raise failure_of(error) from None
 

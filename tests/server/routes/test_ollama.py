@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -297,15 +298,22 @@ def test_options_without_an_effect_are_listed(server: Running) -> None:
 
 def test_a_failure_within_a_stream_is_a_line(server: Running) -> None:
     forward = server.engine._forward
+    passes = itertools.count()
 
     def fails(batch: Any) -> Any:
-        raise RuntimeError("a secret of ours")
+        if next(passes):
+            raise RuntimeError("a secret of ours")
+        return forward(batch)
 
+    body = {"messages": HELLO, "options": GREEDY}
     server.engine._forward = fails  # type: ignore[method-assign]
     try:
-        lines = lines_of(server.post("/api/chat", {"messages": HELLO, "options": GREEDY}))
+        lines = lines_of(server.post("/api/chat", body))
+        nothing_said = server.post("/api/chat", body)
     finally:
         server.engine._forward = forward  # type: ignore[method-assign]
     assert list(lines[-1]) == ["error"]
     assert "secret" not in lines[-1]["error"]
+    assert nothing_said.status_code == 500  # there is time for a status of its own
+    assert nothing_said.json() == lines[-1]
     assert server.chat().status_code == 200

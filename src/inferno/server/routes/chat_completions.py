@@ -67,16 +67,17 @@ async def _chunks(chat: Chat, delivery: Delivery) -> AsyncIterator[bytes]:
     def choice(index: int, delta: dict[str, Any], finish_reason: str | None = None) -> Any:
         return {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
 
+    # What comes at once is sent at once: while a pass runs, each thing sent takes a core from it.
+    # So the roles come with the first news.
     left = len(chat.turns)
-    for index in range(left):
-        yield chunk([choice(index, {"role": "assistant", "content": None})])
+    said = [chunk([choice(i, {"role": "assistant", "content": None})]) for i in range(left)]
     async for news in chat.news():
         if news is None:
             yield PING
             continue
         update, generation = news.update, news.generation
         if delivery.reports_progress and update.processed_tokens:
-            yield chunk([], prompt_progress=_progress(chat, news))
+            said.append(chunk([], prompt_progress=_progress(chat, news)))
         deltas = [_delta(part, news.turn) for part in news.parts]
         if not deltas and news.logprobs:
             deltas = [{}]
@@ -85,16 +86,19 @@ async def _chunks(chat: Chat, delivery: Delivery) -> AsyncIterator[bytes]:
             if chat.logprobs:
                 part["logprobs"] = _logprobs([] if number else news.logprobs)
             more = {"timings": timings(generation)} if delivery.reports_timings else {}
-            yield chunk([part], **more)
+            said.append(chunk([part], **more))
         if update.is_over:
             left -= 1
             more = {"timings": timings(generation)}
             if not left:
                 more["inferno"] = chat.report()
-            yield chunk([choice(news.index, {}, chat.finish_reason(news.index))], **more)
+            said.append(chunk([choice(news.index, {}, chat.finish_reason(news.index))], **more))
+        if said and left:
+            yield b"".join(said)
+            said = []
     if delivery.includes_usage:
-        yield chunk([], usage=chat.usage())
-    yield DONE
+        said.append(chunk([], usage=chat.usage()))
+    yield b"".join([*said, DONE])
 
 
 def _message(turn: Turn) -> dict[str, Any]:

@@ -106,7 +106,8 @@ async def _chunks(
     def chunk(choices: list[dict[str, Any]], **more: Any) -> bytes:
         return event({**head, "choices": choices, **more})
 
-    left = len(reply.generations)
+    # What comes at once is sent at once.
+    left, said = len(reply.generations), list[bytes]()
     async for news in reply.news(service.settings.ping_seconds):
         if news is None:
             yield PING
@@ -122,10 +123,13 @@ async def _chunks(
             }
             left -= update.is_over
             more = {} if left else {"inferno": report(reply, fields.ignored)}
-            yield chunk([part], **more)
+            said.append(chunk([part], **more))
+        if said and left:
+            yield b"".join(said)
+            said = []
     if delivery.includes_usage:
-        yield chunk([], usage=usage(reply.generations, num_prompts))
-    yield DONE
+        said.append(chunk([], usage=usage(reply.generations, num_prompts)))
+    yield b"".join([*said, DONE])
 
 
 class _Text:

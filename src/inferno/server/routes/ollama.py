@@ -280,14 +280,16 @@ async def _lines(chat: Chat, shape: Shape) -> AsyncIterator[bytes]:
         content = "".join(part.content for part in news.parts)
         thinking = "".join(part.reasoning for part in news.parts)
         logprobs = {"logprobs": news.logprobs} if news.logprobs else {}
+        said = []
         if content or thinking or logprobs:
-            said = shape(content, thinking, [])
-            yield _line({**stamped(chat.service), **said, "done": False, **logprobs})
+            said.append({**shape(content, thinking, []), "done": False, **logprobs})
         if news.update.is_over:
             # A call comes as a whole, as its arguments are an object.
             if calls := tool_calls(news.turn):
-                yield _line({**stamped(chat.service), **shape("", "", calls), "done": False})
-            yield _line({**stamped(chat.service), **shape("", "", []), **_end(chat)})
+                said.append({**shape("", "", calls), "done": False})
+            said.append({**shape("", "", []), **_end(chat)})
+        if said:
+            yield b"".join(_line({**stamped(chat.service), **line}) for line in said)
 
 
 def _end(chat: Chat) -> dict[str, Any]:
