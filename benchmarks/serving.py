@@ -26,6 +26,7 @@ from typing import Any
 from inferno import Engine
 
 PROMPT_TOKENS, NEW_TOKENS, STREAMS = 64, 64, 8
+LONG_REPLY = 256  # tokens
 DRAFT_TOKENS, SYSTEM_TOKENS, LONG_TOKENS = 400, 500, 1500
 CHARACTERS_PER_SECOND = 6
 CACHE_GIGABYTES = 0.15  # of a server: small, so that it soon is as one that has long been running
@@ -228,24 +229,33 @@ class Bench:
         }
 
     def overhead(self) -> dict[str, Any]:
-        """One stream over HTTP, and the same from Python, in turns."""
-        served, python = [], []
-        tokens = 4 * NEW_TOKENS
-        for _ in range(2 * self.runs):
+        """One stream over HTTP, and the same from Python, in pairs; who is first takes turns."""
+        pairs = []
+        for pair in range(5 * self.runs):
             text = self.words(self._text_tokens)
-            answer = self.chat(text, tokens=tokens).finish()
-            assert answer.first is not None
-            served.append((tokens - 1) / (answer.last - answer.first))
-            began = first = 0.0
-            options = {"max_tokens": tokens, "temperature": 0, "ignore_eos": True}
-            for _ in self.engine.chat(text, speculation="off", **options):
-                began, first = time.perf_counter(), first or time.perf_counter()
-            python.append((tokens - 1) / (began - first))
+            ways = [self._served, self._from_python]
+            rates = [way(text) for way in (ways if pair % 2 else ways[::-1])]
+            pairs.append(rates if pair % 2 else rates[::-1])
+        quartiles = statistics.quantiles((1 - served / python for served, python in pairs), n=4)
         return {
-            "served": statistics.median(served),
-            "python": statistics.median(python),
-            "overhead": 1 - statistics.median(s / p for s, p in zip(served, python, strict=True)),
+            "served": statistics.median(served for served, _ in pairs),
+            "python": statistics.median(python for _, python in pairs),
+            "overhead": quartiles[1],
+            "quarter_below": quartiles[0],
+            "quarter_above": quartiles[2],
         }
+
+    def _served(self, text: str) -> float:
+        answer = self.chat(text, tokens=LONG_REPLY).finish()
+        assert answer.first is not None
+        return (LONG_REPLY - 1) / (answer.last - answer.first)
+
+    def _from_python(self, text: str) -> float:
+        began = first = 0.0
+        options = {"max_tokens": LONG_REPLY, "temperature": 0, "ignore_eos": True}
+        for _ in self.engine.chat(text, speculation="off", **options):
+            began, first = time.perf_counter(), first or time.perf_counter()
+        return (LONG_REPLY - 1) / (began - first)
 
 
 def whole_words(engine: Engine) -> list[str]:
