@@ -170,5 +170,10 @@ def _serve(options: argparse.Namespace) -> int:
         print(f"http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
         return engine
 
-    Server(load_engine, listening, settings, access, conversations).run()
+    server = Server(load_engine, listening, settings, access, conversations)
+    server.run()
+    if not server.loaded.is_set():
+        # A thread that loads cannot be stopped, and must not outlive the interpreter.
+        sys.stderr.flush()
+        os._exit(0)
     return 0

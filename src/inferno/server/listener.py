@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import logging
+import signal
 import socket
 import sys
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import uvicorn
+from uvicorn.server import HANDLED_SIGNALS
 
 from inferno.errors import InvalidOption
 from inferno.excerpt import shown
@@ -22,6 +24,8 @@ from inferno.server.guard import Access
 from inferno.server.service import Loading, Settings
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from inferno.engine import Engine
 
 MIN_KEY_CHARACTERS = 8
@@ -80,6 +84,16 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
+class _Uvicorn(uvicorn.Server):
+    """Takes a signal as a wish that is fulfilled: `run` returns, and nothing is raised again."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End when what runs is done; a second signal is the system's, which ends us at once."""
+        self.should_exit = True
+        for handled in HANDLED_SIGNALS:
+            signal.signal(handled, signal.SIG_DFL)
+
+
 class Server:
     """A server on a port. `run` returns when it has been asked to end, by a signal or `stop`."""
 
@@ -105,7 +119,7 @@ class Server:
             lifespan="on",
             timeout_graceful_shutdown=max(1, round(self.settings.grace_seconds)),
         )
-        self._uvicorn = uvicorn.Server(config)
+        self._uvicorn = _Uvicorn(config)
 
     def run(self) -> None:
         """Serve; the model is loaded meanwhile. Raises what loading raises."""
