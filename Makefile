@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
-.PHONY: help setup dev chat test check docs page page-test pytest fix stub test-asan test-tsan clean
+.PHONY: help setup dev chat test check docs page page-test pytest wheel wheel-test fix stub test-asan test-tsan clean
 
 PYTHON ?= python3
 MODEL ?= smollm2-135m-instruct
@@ -14,21 +14,20 @@ PROMPT ?=
 export MODEL PROMPT  # as variables of the shell: quotes and dollars in them stay what they are
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
+# pip says at length what it could not do; this comes last, and says what to do about it.
+OR_HINT := || { echo "hint: if packages were not found, pip has no network: see its proxy and index" \
+  "(pip config list), then run this again" >&2; exit 1; }
 NATIVE := $(shell find native CMakeLists.txt pyproject.toml -type f)
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | column -t -s $$'\t'
 
 $(VENV)/.python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-	  echo "error: Python 3.10 or newer is needed, found $$($(PYTHON) --version 2>&1)" >&2; \
-	  echo "hint: make PYTHON=/path/to/python3.12 …" >&2; exit 1; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
-	  echo "error: $(PYTHON) has no venv module" >&2; \
-	  echo "hint: on Debian and Ubuntu, apt install python3-venv" >&2; exit 1; }
-	@command -v $${CXX:-c++} >/dev/null || { \
-	  echo "error: no C++ compiler was found" >&2; \
-	  echo "hint: install g++ 12 or clang 15 or newer (apt install g++; xcode-select --install)" >&2; exit 1; }
+	@command -v "$(PYTHON)" >/dev/null || { \
+	  echo "error: no Python was found ($(PYTHON))" >&2; \
+	  echo "hint: install Python 3.10 or newer, or name it: make PYTHON=/path/to/python3.12 …" >&2; exit 1; }
+	@$(PYTHON) _build/prerequisites.py
 	@echo "Setting up $(VENV) (once)"
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
@@ -36,8 +35,8 @@ $(VENV)/.python:
 # Built in place and installed editable: Python files count at once, native ones when they change.
 $(VENV)/.installed: $(VENV)/.python $(NATIVE)
 	@echo "Building the native core (a minute the first time)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check "scikit-build-core>=1.0" "nanobind>=3.1" "cmake>=3.21" ninja
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -e .
+	@$(INSTALL) "scikit-build-core>=1.0" "nanobind>=3.1" "cmake>=3.21" ninja $(OR_HINT)
+	@$(INSTALL) --no-build-isolation -e . $(OR_HINT)
 	@touch $@
 
 setup: $(VENV)/.installed ## Make the environment and build the package
@@ -45,8 +44,8 @@ setup: $(VENV)/.installed ## Make the environment and build the package
 # pip knows dependency groups since 25.1; the venv's own may be older.
 $(VENV)/.dev: $(VENV)/.installed pyproject.toml
 	@echo "Installing what the checks and tests need (once)"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check "pip>=25.1"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --group dev
+	@$(INSTALL) "pip>=25.1" $(OR_HINT)
+	@$(INSTALL) --group dev $(OR_HINT)
 	@touch $@
 
 dev: $(VENV)/.dev ## The same, with what the checks and tests need
@@ -54,7 +53,7 @@ dev: $(VENV)/.dev ## The same, with what the checks and tests need
 chat: setup ## Chat in the terminal
 	@$(BIN)/inferno chat "$$MODEL" --prompt "$$PROMPT"
 
-test: check docs page-test pytest ## Every check and every test
+test: check docs page-test pytest wheel-test ## Every check and every test
 
 check: dev ## Formatting, lint and types
 	@$(BIN)/ruff format --check -q .
@@ -98,6 +97,22 @@ endif
 pytest: dev ## The tests alone
 	@$(BIN)/python -c 'import inferno.hub, os; inferno.hub.resolve(os.environ["MODEL"])'
 	@$(BIN)/python -m pytest
+
+# ---- what people install ----
+
+# Compiled already, by `setup`: the wheel takes seconds. Without npm it has no page.
+wheel: dev $(if $(HAS_NPM),page) ## Build the sdist and the wheel, in dist/
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --skip-dependency-check --sdist --wheel -o dist . >build/wheel.log 2>&1 || { \
+	  cat build/wheel.log >&2; exit 1; }
+
+# In an environment that has nothing else, outside of the repository.
+wheel-test: wheel ## What is in them, and what the wheel does in an empty environment
+	@rm -rf build/installed
+	@$(PYTHON) -m venv --without-pip build/installed
+	@$(BIN)/python -m pip --python build/installed install -q --disable-pip-version-check dist/*.whl $(OR_HINT)
+	@$(BIN)/python -c 'import inferno.hub, os; inferno.hub.resolve(os.environ["MODEL"])'
+	@INFERNO_DISTRIBUTIONS=dist INFERNO_INSTALLED=build/installed $(BIN)/python -m pytest tests/package
 
 # A sanitized build stands beside the installed one: its own copy of the package, found first.
 define sanitized
