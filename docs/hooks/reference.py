@@ -62,7 +62,7 @@ def _command(command: str) -> str:
     for group in parser._action_groups:
         rows = [_flag(action) for action in group._group_actions if action.dest != "help"]
         if rows:
-            title = str(group.title).partition(" (")[0]
+            title = str(group.title).partition(" (")[0].removeprefix("positional ")
             parts += [_table((title, ""), rows)]
     if parser.epilog:
         examples = inspect.cleandoc(parser.epilog.removeprefix("examples:\n"))
@@ -95,8 +95,8 @@ def exit_codes() -> str:
 # ---- HTTP ----------------------------------------------------------------------------------------
 
 INTERFACES = {
-    "/api": "For clients of Ollama",
-    "/app": "What the chat page keeps",
+    "/api/": "For clients of Ollama",
+    "/app/": "What the chat page keeps",
     "/": "OpenAI's interface, and more",
 }
 

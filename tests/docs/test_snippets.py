@@ -7,70 +7,38 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import re
 import runpy
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from inferno import _native, errors, hub, models
-from inferno.catalogue import CATALOGUE
+from documents import (
+    ARCHITECTURE,
+    DOCUMENTS,
+    FENCE,
+    LINK,
+    PAGES,
+    README,
+    ROOT,
+    SPAN,
+    blocks,
+    commands,
+    name_of,
+    prose,
+    table,
+)
+from inferno import _native, models
 from inferno.cli import COMMANDS, main
 from inferno.options import SamplingParams
 
-ROOT = Path(__file__).parents[2]
-README, ARCHITECTURE, CONTRIBUTING = (
-    ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
-)
-GUIDES = sorted(ROOT.glob("docs/guides/*.md"))
-DOCUMENTS = [README, ARCHITECTURE, CONTRIBUTING, *sorted(ROOT.glob("docs/**/*.md"))]
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SPAN = re.compile(r"`([^`\n]+)`")
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-
-each_document = pytest.mark.parametrize(
-    "document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT))
-)
-
-
-def blocks(document: Path, language: str) -> Iterator[tuple[int, str]]:
-    """Yield (line number, code) of the fenced blocks of a document."""
-    text = document.read_text("utf-8")
-    for match in FENCE.finditer(text):
-        if match[1] == language:
-            yield text.count("\n", 0, match.start(2)), match[2]
-
-
-def commands(document: Path) -> list[str]:
-    """List the lines of shell blocks and the code spans, without comments."""
-    prose = FENCE.sub("", document.read_text("utf-8"))
-    lines = [line for _, code in blocks(document, "sh") for line in code.splitlines()]
-    return [line.split("  #")[0].strip() for line in [*lines, *SPAN.findall(prose)]]
-
-
-def table(document: Path, heading: str) -> dict[str, list[str]]:
-    """Return a table's rows by their first cell, which is in backticks: the one so headed."""
-    text = document.read_text("utf-8")
-    start = text.index(f"\n| {heading} |")
-    rows = text[start:].strip().split("\n\n")[0].splitlines()[2:]
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-    return {first.strip("`"): rest for first, *rest in cells}
-
-
-@pytest.fixture
-def named_models(monkeypatch: pytest.MonkeyPatch, stories_gguf: Path) -> None:
-    """Let the names of the catalogue mean a tiny model."""
-    resolve = hub.resolve
-
-    def substitute(model: Any, **options: Any) -> Path:
-        return stories_gguf if model in CATALOGUE else resolve(model, **options)
-
-    monkeypatch.setattr(hub, "resolve", substitute)
+each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 
 
 # --------------------------------------------------------------------------- what runs
@@ -79,8 +47,8 @@ def named_models(monkeypatch: pytest.MonkeyPatch, stories_gguf: Path) -> None:
 @pytest.mark.usefixtures("named_models")
 @pytest.mark.parametrize(
     "document",
-    [path for path in (README, *GUIDES) if any(blocks(path, "python"))],
-    ids=lambda path: path.name,
+    [path for path in (README, *PAGES) if any(blocks(path, "python"))],
+    ids=name_of,
 )
 def test_the_snippets_of_a_document_run_in_order(document: Path) -> None:
     namespace: dict[str, Any] = {}
@@ -99,6 +67,20 @@ def test_the_snippets_of_a_document_run_in_order(document: Path) -> None:
 def test_every_example_runs(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out.strip()
+
+
+@each_document
+def test_blocks_of_data_can_be_read(document: Path) -> None:
+    for _, code in blocks(document, "json"):
+        json.loads(code)
+    for _, code in blocks(document, "yaml"):
+        yaml.safe_load(code)
+
+
+@each_document
+def test_every_block_says_what_it_is(document: Path) -> None:
+    languages = {match[1] for match in FENCE.finditer(document.read_text("utf-8"))}
+    assert languages <= {"", "cpp", "json", "make", "python", "sh", "text", "yaml"}
 
 
 # --------------------------------------------------------------------------- what is named
@@ -129,8 +111,17 @@ def test_commands_and_flags_that_are_named_exist(document: Path) -> None:
 
 
 @each_document
+def test_benchmarks_and_flags_that_are_named_exist(document: Path) -> None:
+    for line in commands(document):
+        if match := re.search(r"(benchmarks/\w+\.py)(.*)", line):
+            source = (ROOT / match[1]).read_text("utf-8")
+            for flag in re.findall(r"--[a-z][a-z-]*", match[2]):
+                assert f'"{flag}"' in source, line
+
+
+@each_document
 def test_relative_links_lead_somewhere(document: Path) -> None:
-    for link in LINK.findall(FENCE.sub("", document.read_text("utf-8"))):
+    for link in LINK.findall(prose(document)):
         if "://" in link:
             continue
         path, _, anchor = link.partition("#")
@@ -146,7 +137,7 @@ def test_relative_links_lead_somewhere(document: Path) -> None:
 def test_files_that_are_named_exist(document: Path) -> None:
     tops = ("_build", "src", "native", "tests", "examples", "benchmarks")
     paths = [str(path) for top in tops for path in ROOT.glob(f"{top}/**/*.*")]
-    for name in SPAN.findall(FENCE.sub("", document.read_text("utf-8"))):
+    for name in SPAN.findall(prose(document)):
         if re.fullmatch(r"\w[\w./-]*\.(py|pyi|h|cpp)", name):
             assert any(path.endswith(f"/{name}") for path in paths), name
 
@@ -177,6 +168,13 @@ def test_the_file_tree_names_every_module_and_header_and_no_other() -> None:
 # --------------------------------------------------------------------------- what is drawn
 
 
+def test_the_figures_are_what_their_program_draws() -> None:
+    program = runpy.run_path(str(ROOT / "docs/figures/draw.py"))
+    drawn = {f"{f.__name__.replace('_', '-')}.svg": str(f()) for f in program["FIGURES"]}
+    kept = {path.name: path.read_text("utf-8") for path in ROOT.glob("docs/figures/*.svg")}
+    assert kept == drawn
+
+
 def test_the_chart_is_of_the_results_that_stand_beside_it(tmp_path: Path) -> None:
     """The command in README draws docs/speed.svg: the same words and figures."""
     pytest.importorskip("matplotlib")
@@ -198,9 +196,16 @@ def test_the_readme_lists_the_architectures() -> None:
     assert sorted(table(README, "architecture")) == models.supported()
 
 
-def test_the_guide_shows_the_file_that_it_adds() -> None:
-    _, code = next(blocks(ROOT / "docs/guides/add-an-architecture.md", "python"))
-    assert code == (ROOT / "src/inferno/models/gemma.py").read_text("utf-8")
+@pytest.mark.parametrize(
+    ("guide", "language", "file"),
+    [
+        ("add-an-architecture", "python", "src/inferno/models/gemma.py"),
+        ("add-a-format", "cpp", "native/quant/iq4_nl.h"),
+    ],
+)
+def test_a_guide_shows_the_file_that_it_adds(guide: str, language: str, file: str) -> None:
+    _, code = next(blocks(ROOT / f"docs/guides/{guide}.md", language))
+    assert code == (ROOT / file).read_text("utf-8")
 
 
 def test_the_readme_lists_the_formats() -> None:
@@ -219,14 +224,6 @@ def test_the_readme_lists_the_formats() -> None:
 def test_the_readme_lists_the_instruction_sets() -> None:
     listed = table(README, "instruction set")
     assert sorted(listed) == sorted(path.stem for path in ROOT.glob("native/kernels/isa/*.h"))
-
-
-def test_the_guide_lists_the_errors() -> None:
-    listed = table(ROOT / "docs/guides/use-it-from-python.md", "class")
-    kinds = errors.InfernoError.__subclasses__()
-    assert list(listed) == [kind.__name__ for kind in kinds]
-    for kind in kinds:
-        assert listed[kind.__name__] == [f"`{kind.__bases__[1].__name__}`", f"`{kind.code}`"]
 
 
 def test_the_guide_names_every_sampling_parameter() -> None:
