@@ -4,8 +4,10 @@ import io
 import sys
 from types import SimpleNamespace
 
+import pytest
+
 from inferno.cli import loading
-from inferno.cli.loading import LoadProgress, load_line
+from inferno.cli.loading import LoadProgress, load_line, print_load_line
 
 
 class TerminalStream(io.StringIO):
@@ -28,6 +30,19 @@ def test_the_load_line_names_a_cache_that_is_not_the_usual_one(engine, monkeypat
 def test_a_name_from_a_hostile_file_stays_on_its_line(engine, monkeypatch):
     monkeypatch.setattr(engine, "config", SimpleNamespace(name="a\n\x1b[2Jb", model_type="llama"))
     assert load_line(engine()).startswith("a \N{REPLACEMENT CHARACTER}[2Jb · llama")
+
+
+@pytest.mark.parametrize(
+    ("best", "remedy"), [("avx2", "leave out --isa"), ("scalar", "smaller model")]
+)
+def test_plain_code_comes_with_a_warning_and_what_to_do(best, remedy, engine, monkeypatch, capsys):
+    monkeypatch.setattr("inferno.selftest.isas", lambda: ([best], "scalar"))
+    print_load_line(engine())
+    assert "warning" not in capsys.readouterr().err
+    monkeypatch.setattr(engine, "isa", "scalar")
+    print_load_line(engine())
+    _, warning, hint = capsys.readouterr().err.splitlines()
+    assert "warning: instruction set `scalar`" in warning and remedy in hint
 
 
 def test_what_is_quick_shows_no_progress(capsys):
@@ -55,4 +70,4 @@ def test_on_a_terminal_a_bar_is_drawn_and_taken_away(monkeypatch):
         progress("unpacking", 0, 0)
     drawn = sys.stderr.getvalue()
     assert "fetching [bold]" in drawn and "unpacking" in drawn
-    assert drawn.endswith("\x1b[2K") or drawn.rstrip("\r\n").endswith("\x1b[2K")
+    assert drawn.endswith(" \r") and "\n" not in drawn

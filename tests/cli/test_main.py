@@ -14,7 +14,7 @@ from inferno import errors
 from inferno.cli import COMMANDS, main
 
 FAKE_INFERNO = Path(__file__).with_name("fake_inferno.py")
-HEAVY = ("numpy", "rich", "prompt_toolkit", "jinja2", "tokenizers", "inferno._native")
+HEAVY = ("numpy", "tqdm", "prompt_toolkit", "jinja2", "tokenizers", "inferno._native")
 HEAVY += ("huggingface_hub",)
 
 

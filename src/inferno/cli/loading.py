@@ -6,13 +6,13 @@ import argparse
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from inferno.cli.flags import engine_options
 from inferno.cli.style import counted, dim, format_bytes, printable
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from tqdm import tqdm
 
     from inferno import Engine
 
@@ -29,8 +29,24 @@ def load(arguments: argparse.Namespace) -> Engine:
 
 
 def print_load_line(engine: Engine) -> None:
-    """Say on stderr what was loaded."""
+    """Say on stderr what was loaded, and if it will be slow."""
     print(dim(load_line(engine), sys.stderr), file=sys.stderr, flush=True)
+    if engine.isa == "scalar":
+        from inferno.selftest import isas
+
+        names, _ = isas()
+        print(slowness(names[0]), file=sys.stderr, flush=True)
+
+
+def slowness(best: str) -> str:
+    """Return a warning that plain C++ runs, where `best` could, and a hint."""
+    if best == "scalar":
+        why = "this CPU has no vector instructions that inferno knows"
+        hint = "a smaller model helps; `inferno doctor` describes the machine"
+    else:
+        why = f"this CPU has {best}"
+        hint = "leave out --isa and INFERNO_ISA to use the best"
+    return f"warning: instruction set `scalar`: many times slower than others; {why}\nhint: {hint}"
 
 
 def load_line(engine: Engine) -> str:
@@ -58,8 +74,7 @@ class LoadProgress:
 
     def __init__(self) -> None:
         self._started = time.monotonic()
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
+        self._bar: tqdm[Any] | None = None
         self._what: str | None = None
 
     def __enter__(self) -> LoadProgress:
@@ -72,7 +87,7 @@ class LoadProgress:
         trace: TracebackType | None,
     ) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            self._bar.close()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         if time.monotonic() - self._started < PATIENCE_SECONDS:
@@ -83,46 +98,25 @@ class LoadProgress:
         elif what != self._what and what != "loading":  # a line for scripts where it takes minutes
             count = f"{total:,} {unit}" if unit != "bytes" else format_bytes(total)
             size = f" ({count})" if total else ""
-            print(f"{what}{size}", file=sys.stderr, flush=True)
+            print(f"{printable(what)}{size}", file=sys.stderr, flush=True)
         self._what = what
 
     def _draw(self, what: str, done: int, total: int) -> None:
-        if self._bar is not None and what != self._what:
-            if (what in COUNTED) != (self._what in COUNTED):
-                self._bar.stop()
-                self._bar = None
-            elif self._task is not None:
-                self._bar.remove_task(self._task)
-            self._task = None
-        if self._bar is None:
-            self._bar = _bar(COUNTED.get(what, "bytes"))
-            self._bar.start()
-        if self._task is None:
-            self._task = self._bar.add_task(what, total=None)
-        self._bar.update(self._task, completed=done, total=total or None)
+        from tqdm import tqdm
 
-
-def _bar(unit: str) -> Progress:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    counts: tuple[ProgressColumn, ...] = (MofNCompleteColumn(),)
-    if unit == "bytes":
-        counts = (DownloadColumn(), TransferSpeedColumn())
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        *counts,
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
+        if self._bar is None or what != self._what:
+            if self._bar is not None:
+                self._bar.close()
+            tqdm.monitor_interval = (
+                0  # it would start a thread, which sees to bars that stand still
+            )
+            self._bar = tqdm(
+                desc=printable(what),
+                unit=COUNTED.get(what, "B"),
+                unit_scale=True,
+                dynamic_ncols=True,
+                leave=False,
+                file=sys.stderr,
+            )
+        self._bar.total = total or None
+        self._bar.update(done - self._bar.n)
