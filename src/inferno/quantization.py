@@ -64,7 +64,8 @@ def quantize(
         )
     if not target.parent.is_dir():
         raise InvalidOption(
-            f"Output {shown(str(target))}: expected a folder that exists, found none"
+            f"Output {shown(str(target))}: expected a folder that exists, found none",
+            hint=f"make it first: mkdir -p {target.parent}",
         )
     importance: Mapping[str, Floats] = {}
     if calibration is not None:

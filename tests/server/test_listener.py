@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import errno
 import json
 import logging
 import threading
@@ -32,6 +33,22 @@ def test_a_taken_port_is_an_error_that_says_so() -> None:
 def test_a_host_that_is_not_ours_is_an_error(host: str, port: int) -> None:
     with pytest.raises(InvalidOption, match="--host"):
         bind(host, port)
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [(errno.EADDRNOTAVAIL, "0.0.0.0"), (errno.EACCES, "below 1024"), (errno.ENOBUFS, "--port")],
+)
+def test_an_address_that_is_not_to_be_had_has_a_remedy_of_its_own(
+    number: int, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*address: object) -> None:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr("socket.socket.bind", refuse)
+    with pytest.raises(InvalidOption, match="cannot listen") as caught:
+        bind("127.0.0.1", 80)
+    assert remedy in str(caught.value.hint)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,8 @@ def main(arguments: list[str]) -> int:
         if error.errno is None:
             raise
         raise InvalidOption(
-            f"Output {options.output}: expected a file to write, found: {os.strerror(error.errno)}"
+            f"Output {options.output}: expected a file to write, found: {os.strerror(error.errno)}",
+            hint="write it to a folder of yours on a disk with room for it",
         ) from error
     size = path.stat().st_size
     if options.json:

@@ -124,7 +124,8 @@ class Conversations:
             reason = getattr(error, "orig", None) or error
             raise InvalidOption(
                 f"`--conversations`: cannot open {shown(_without_password(url))}: {reason}",
-                hint="name a file that can be written, a database's URL, or `off`",
+                hint="set INFERNO_HOME to a folder that can be written, or name a file, "
+                "a database's URL, or `off`",
             ) from None
         with self._begin() as connection:
             connection.execute(

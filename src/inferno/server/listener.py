@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import json
 import logging
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from inferno.engine import Engine
 
 MIN_KEY_CHARACTERS = 8
+# What to do about an address that is not to be had.
+REMEDIES = {
+    errno.EADDRINUSE: "is a server running already? --port takes another port",
+    errno.EADDRNOTAVAIL: "no network of this machine has that address; 0.0.0.0 is all it has",
+    errno.EACCES: "ports below 1024 are the system's; --port takes another port",
+}
 # How long a thread may keep the interpreter while another waits: Python's own 5 ms are two tokens.
 SWITCH_SECONDS = 0.0005
 
@@ -79,7 +86,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise InvalidOption(
             f"`--host`, `--port`: cannot listen on {shown(host)} port {port}: "
             f"{getattr(error, 'strerror', None) or error}",
-            hint="is a server running already? --port takes another port",
+            hint=REMEDIES.get(getattr(error, "errno", 0), "--host and --port take others"),
         ) from None
     return listening
 
