@@ -1,6 +1,6 @@
 """What a server takes and gives: time to the first token, streams together, and its own overhead.
 
-    python benchmarks/serving.py [MODEL] [--only typing,system,resend,streams,overhead] [--json]
+    python benchmarks/serving.py [MODEL] [--only typing,system,resend,streams,stall,overhead] [--json]
 
 Starts `inferno serve` in a process of its own and is its only client, over loopback. Every prompt
 is new from its beginning on, but where a measurement says otherwise. Figures that are compared
@@ -47,6 +47,7 @@ class Answer:
         self.socket.sendall(head.encode() + data)
         self._received = b""
         self.first: float | None = None  # piece of text
+        self.longest = 0.0  # without anything new, after the first
         self.last = 0.0
         self.is_over = False
 
@@ -55,7 +56,9 @@ class Answer:
         data = self.socket.recv(1 << 16)
         now = time.perf_counter() - self.began
         self._received += data
-        if self.first is None and b'"content":"' in self._received:
+        if self.first is not None and data:
+            self.longest = max(self.longest, now - self.last)
+        elif b'"content":"' in self._received:
             self.first = now
         if data:
             self.last = now
@@ -228,6 +231,27 @@ class Bench:
             "slowest_of_fastest": statistics.median(fairness),
         }
 
+    def stall(self) -> dict[str, Any]:
+        """The longest time that a stream stands still while texts become vectors, or are scored."""
+        alone, vectors, scores = [], [], []
+        for _ in range(self.runs):
+            text = self.words(self._text_tokens)
+            alone.append(self.chat(text, tokens=LONG_REPLY).finish().longest)
+            body: Any = {"input": [self.words(tokens) for tokens in (600, 30, 30, 200)]}
+            vectors.append(self._beside(Answer(self.address, "/v1/embeddings", body)))
+            body = {"prompt": self.words(600), "max_tokens": 0, "echo": True, "logprobs": 0}
+            scores.append(self._beside(Answer(self.address, "/v1/completions", body)))
+        return {
+            "alone_ms": 1e3 * max(alone),
+            "vectors_ms": 1e3 * max(vectors),
+            "scores_ms": 1e3 * max(scores),
+        }
+
+    def _beside(self, other: Answer) -> float:
+        stream = self.chat(self.words(self._text_tokens), tokens=LONG_REPLY)
+        finish_together([stream, other])
+        return stream.longest
+
     def overhead(self) -> dict[str, Any]:
         """One stream over HTTP, and the same from Python, in pairs; who is first takes turns."""
         pairs = []
@@ -287,7 +311,7 @@ def latency(
     }
 
 
-MEASUREMENTS = ("typing", "system", "resend", "streams", "overhead")
+MEASUREMENTS = ("typing", "system", "resend", "streams", "stall", "overhead")
 
 
 def lines_of(results: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 import threading
 import weakref
@@ -609,6 +610,89 @@ def test_python_programs_use_the_engine_while_it_serves(
 
 
 # ---- telling -------------------------------------------------------------------------------------
+
+
+def test_other_passes_are_short_and_texts_go_on_between_them(
+    scheduler: Scheduler, engine: Engine, alone: Engine
+) -> None:
+    ids = [[3 + n % 50 for n in range(length)] for length in (500, 3, 41)]
+    turns: list[list[int]] = []  # of each: passes of texts before it, rows
+    begun = threading.Event()
+    passes = watch(engine, lambda n, batch: begun.set())
+
+    def in_turn(work: Callable[[int], int]) -> None:
+        def run(room: int) -> int:
+            num_passes = len(passes)
+            rows = work(room)
+            # Scores are passes like any other, but not of the texts that are being written.
+            del passes[num_passes:]
+            turns.append([num_passes, rows])
+            return rows
+
+        scheduler.in_turn(run)
+
+    scheduler._rows_per_second = 10 * 2 * FEWEST_ROWS  # so many in a tenth of a second
+    listener = Listener()
+    options = {**GREEDY, "max_tokens": None}
+    stream = scheduler.submit(engine.generate("Once", **options), listener)
+    assert begun.wait(PATIENCE)
+    scheduler._learn = lambda rows, seconds: None  # type: ignore[method-assign]
+    vectors = engine.embed(ids, in_turn=in_turn)
+    scored = engine.token_logprobs(ids[0], in_turn=in_turn)
+    assert not stream.is_over
+    scheduler.cancel(stream)
+    listener.wait()
+    assert (vectors == alone.embed(ids)).all()
+    assert scored == alone.token_logprobs(ids[0])
+    assert sum(rows for _, rows in turns) == sum(map(len, ids)) + len(ids[0])
+    assert max(rows for _, rows in turns) == 2 * FEWEST_ROWS
+    assert all(before < after for (before, _), (after, _) in itertools.pairwise(turns))
+    assert stream.generation.tokens == tuple(
+        alone.generate("Once", **{**options, "max_tokens": len(stream.generation.tokens)}).tokens
+    )
+
+
+def test_a_mistake_in_somebody_elses_turn_is_theirs_alone(
+    scheduler: Scheduler, engine: Engine, alone: Engine
+) -> None:
+    def work(rows: int) -> int:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        scheduler.in_turn(work)
+    listener = Listener()
+    scheduler.submit(engine.generate("Once", **GREEDY), listener)
+    assert listener.text == alone.generate("Once", **GREEDY).text
+
+
+def test_nobody_gets_a_turn_when_it_is_closing(engine: Engine) -> None:
+    scheduler = Scheduler(engine)
+    outcomes: list[Any] = []
+    threads = []
+
+    def late() -> None:
+        try:
+            scheduler.in_turn(lambda rows: rows)
+        except Busy as error:
+            outcomes.append(error)
+
+    def first(rows: int) -> int:
+        threads.append(threading.Thread(target=late))
+        threads[0].start()
+        while not scheduler._visits:
+            threads[0].join(0.001)
+        threads.append(threading.Thread(target=scheduler.close))
+        threads[1].start()
+        while not scheduler._is_closing:
+            threads[1].join(0.001)
+        return rows
+
+    scheduler.in_turn(first)
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert len(outcomes) == 1
+    with pytest.raises(Busy):
+        scheduler.in_turn(lambda rows: rows)
 
 
 def test_pieces_that_come_at_once_are_told_together_but_for_the_first(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -43,6 +44,15 @@ from inferno.session import Rows, Session, context_full
 from inferno.speculation import PassCosts
 from inferno.tokenizer import Tokenizer, tokenizer_for
 from inferno.weights import open_checkpoint
+
+# Runs a function when a forward pass may be run, with how many rows that may have; it returns how
+# many they were.
+InTurn: TypeAlias = Callable[[Callable[[int], int]], None]
+
+
+def at_once(work: Callable[[int], int]) -> None:
+    """Be the only one who asks for passes."""
+    work(MAX_PASS_ROWS)
 
 
 @dataclass(frozen=True)
@@ -365,13 +375,14 @@ class Engine:
         return Score(tuple(ids), np.array(logprobs, dtype=np.float32))
 
     def token_logprobs(
-        self, text_or_ids: str | Iterable[int], top: int = 0
+        self, text_or_ids: str | Iterable[int], top: int = 0, *, in_turn: InTurn = at_once
     ) -> list[TokenLogprobs | None]:
         """Return for each token its log probability given those before it; None for the first.
 
         Args:
             text_or_ids: a raw prompt.
             top: so many of the most likely tokens at the same place come with it.
+            in_turn: as in `embed`.
 
         Raises:
             ContextFull: the text is longer than the context.
@@ -380,13 +391,19 @@ class Engine:
             raise InvalidOption(f"`top`: expected an integer from 0 on, found {shown(top)}")
         ids = self._prompt_ids(text_or_ids)
         found: list[TokenLogprobs | None] = [None] if ids else []
-        for block in self._logit_blocks(ids):
+        for block in self._logit_blocks(ids, in_turn=in_turn):
             for logits in block:
                 if len(found) < len(ids):
                     found.append(self._logprobs_of(ids[len(found)], logits, top))
         return found
 
-    def embed(self, texts: Iterable[str | Iterable[int]], pooling: str = "mean") -> Floats:
+    def embed(
+        self,
+        texts: Iterable[str | Iterable[int]],
+        pooling: str = "mean",
+        *,
+        in_turn: InTurn = at_once,
+    ) -> Floats:
         """Return a vector of length 1 for each text: (n, hidden_size) f32.
 
         Args:
@@ -394,6 +411,8 @@ class Engine:
                 this model begins every text with, if it has one.
             pooling: what becomes of the hidden states after the last norm, one a token: "mean",
                 "last", or "cls", which is the first.
+            in_turn: calls what it is given when a forward pass may run, with the rows that it may
+                have; that returns the rows it had (`Scheduler.in_turn`).
 
         Raises:
             InvalidOption: another pooling, or no list.
@@ -412,7 +431,7 @@ class Engine:
         all_ids = [self._ids_to_embed(number, text) for number, text in enumerate(texts)]
         vectors = np.empty((len(all_ids), self.config.hidden_size), np.float32)
         states: list[Floats] = []
-        for number, rows in self._hidden_blocks(all_ids):
+        for number, rows in self._hidden_blocks(all_ids, in_turn):
             states.append(rows)
             if sum(map(len, states)) == len(all_ids[number]):
                 vectors[number] = pooled(np.concatenate(states), pooling)
@@ -435,12 +454,15 @@ class Engine:
 
     def _forward(self, batch: list[Rows]) -> Floats:
         """Run a pass (see `Executor.forward`); for its new pages, older ones are given up."""
+        self._make_room(batch)
+        return self._executor.forward(batch)
+
+    def _make_room(self, batch: list[Rows]) -> None:
         pages = 0
         for cache, ids, _ in batch:
             length = len(cache)
             pages += -(-(length + len(ids)) // PAGE_POSITIONS) - length // PAGE_POSITIONS
         self.prefix_cache.make_room(pages)
-        return self._executor.forward(batch)
 
     def _seconds_of_pass(self, rows: int) -> float:
         """Time a pass over so many rows of an empty session."""
@@ -453,7 +475,11 @@ class Engine:
         return _native.KvCache(self._loaded.pages)
 
     def _logit_blocks(
-        self, ids: Sequence[int], first: int = 0, cache: _native.KvCache | None = None
+        self,
+        ids: Sequence[int],
+        first: int = 0,
+        cache: _native.KvCache | None = None,
+        in_turn: InTurn = at_once,
     ) -> Iterator[Floats]:
         """Yield the logits after ids[first], ids[first + 1], …, some rows at a time.
 
@@ -461,42 +487,57 @@ class Engine:
         """
         if len(ids) > self.context:
             raise context_full(0, len(ids), self)
-        cache = self._new_cache() if cache is None else cache
+        grown = self._new_cache() if cache is None else cache
         array = np.array(ids, dtype=np.int32)
-        for start in range(len(cache), first, MAX_PASS_ROWS):
-            chunk = array[start : min(first, start + MAX_PASS_ROWS)]
-            self._executor.forward([(cache, chunk, "none")])
-        for start in range(first, len(ids), LOGITS_ROWS):
-            chunk = array[start : start + LOGITS_ROWS]
-            yield self._executor.forward([(cache, chunk, "all")])
+        found: list[Floats] = []
 
-    def _hidden_blocks(self, texts: Sequence[Sequence[int]]) -> Iterator[tuple[int, Floats]]:
+        def run(room: int) -> int:
+            start = len(grown)
+            wanted, end = ("none", first) if start < first else ("all", start + LOGITS_ROWS)
+            chunk = array[start : min(start + room, end)]
+            rows = self._forward([(grown, chunk, wanted)])
+            if wanted == "all":
+                found.append(rows)
+            return len(chunk)
+
+        while len(grown) < len(ids):
+            in_turn(run)
+            yield from found
+            found.clear()
+
+    def _hidden_blocks(
+        self, texts: Sequence[Sequence[int]], in_turn: InTurn
+    ) -> Iterator[tuple[int, Floats]]:
         """Yield (number of the text, hidden states of some of its tokens), in their order.
 
         Short texts share a pass, and with it the weights that it reads.
         """
-        batch: list[tuple[int, Any, Any]] = []
-        room = MAX_PASS_ROWS
+        left = deque(
+            (number, self._new_cache(), np.array(text, dtype=np.int32))
+            for number, text in enumerate(texts)
+        )
+        found: list[tuple[int, Floats]] = []
 
-        def run() -> Iterator[tuple[int, Floats]]:
-            rows = self._executor.forward_hidden([(cache, ids, "all") for _, cache, ids in batch])
-            start = 0
+        def run(room: int) -> int:
+            batch = []
+            while left and room:
+                number, cache, ids = left.popleft()
+                batch.append((number, cache, ids[:room]))
+                if len(ids) > room:
+                    left.appendleft((number, cache, ids[room:]))
+                room -= len(batch[-1][2])
+            passed: list[Rows] = [(cache, ids, "all") for _, cache, ids in batch]
+            self._make_room(passed)
+            rows, start = self._executor.forward_hidden(passed), 0
             for number, _, ids in batch:
-                yield number, rows[start : start + len(ids)]
+                found.append((number, rows[start : start + len(ids)]))
                 start += len(ids)
+            return start
 
-        for number, text in enumerate(texts):
-            cache = _native.KvCache(self._loaded.pages)
-            rest = np.array(text, dtype=np.int32)
-            while len(rest):
-                batch.append((number, cache, rest[:room]))
-                taken = len(batch[-1][2])
-                rest, room = rest[taken:], room - taken
-                if not room:
-                    yield from run()
-                    batch, room = [], MAX_PASS_ROWS
-        if batch:
-            yield from run()
+        while left:
+            in_turn(run)
+            yield from found
+            found.clear()
 
     def _ids_to_embed(self, number: int, text: str | Iterable[int]) -> list[int]:
         if isinstance(text, str):

@@ -12,6 +12,7 @@ import itertools
 import threading
 import time
 from bisect import insort
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -128,6 +129,14 @@ class Stream:
         return text
 
 
+class _Visit:
+    """A turn with the engine that another thread waits for."""
+
+    def __init__(self) -> None:
+        self.begins, self.ends = threading.Event(), threading.Event()
+        self.is_refused = False
+
+
 class Scheduler:
     """Runs generations of one engine together, in a thread of its own."""
 
@@ -145,6 +154,7 @@ class Scheduler:
         # Changed under the condition; only the thread changes `_running`.
         self._waiting: list[Stream] = []
         self._running: list[Stream] = []
+        self._visits: deque[_Visit] = deque()
         self._is_closing = False
         self._idle = threading.Event()
         self._thread = threading.Thread(target=self._run, name="inferno-engine", daemon=True)
@@ -178,7 +188,7 @@ class Scheduler:
         """Queue several generations, or none of them. Raises Busy as `submit`."""
         with self._condition:
             if self._is_closing:
-                raise Busy("The engine is closing", hint="ask another server, or again later")
+                raise _closing()
             # What can start at once does not wait.
             room = self._max_waiting + max(0, self._max_streams - len(self._running))
             if len(self._waiting) + len(generations) > room:
@@ -222,6 +232,32 @@ class Scheduler:
         seconds = (totals.prefill_seconds + totals.decode_seconds) / done
         return max(1.0, seconds * (1 + len(self._waiting)) / self._max_streams)
 
+    def in_turn(self, work: Callable[[int], int]) -> None:
+        """Call `work` between two passes, in this thread, and no more of them meanwhile.
+
+        It is told how many rows a pass of its own may have, and returns how many it had: so much of
+        something else as of a prompt would be read between the tokens of those who write.
+
+        Raises:
+            Busy: the scheduler is closing.
+        """
+        visit = _Visit()
+        with self._condition:
+            if self._is_closing:
+                raise _closing()
+            self._visits.append(visit)
+            self._condition.notify()
+        visit.begins.wait()
+        try:
+            if visit.is_refused:
+                raise _closing()
+            is_alone = not self._running and not self._waiting
+            began = time.perf_counter()
+            rows = work(self._rows_of_chunk(is_alone))
+            self._learn(rows, time.perf_counter() - began)
+        finally:
+            visit.ends.set()
+
     def close(self, seconds: float = 0.0) -> None:
         """Take no more requests; give those that run so many seconds, then cancel all."""
         with self._condition:
@@ -242,12 +278,22 @@ class Scheduler:
     def _run(self) -> None:
         while True:
             with self._condition:
-                while not self._waiting and not self._running and not self._is_closing:
+                while not (self._waiting or self._running or self._visits or self._is_closing):
                     self._idle.set()
                     self._condition.wait()
                 self._idle.clear()
+                visit = self._visits.popleft() if self._visits else None
                 if self._is_closing and not self._waiting and not self._running:
+                    for late in [visit, *self._visits]:
+                        if late is not None:
+                            late.is_refused = True
+                            late.begins.set()
                     return
+            if visit is not None:
+                for stream in self._running:  # it may take long
+                    self._tell_news(stream)
+                visit.begins.set()
+                visit.ends.wait()
             try:
                 self._step()
             except Exception as error:  # of ours; nobody must wait for ever
@@ -277,9 +323,7 @@ class Scheduler:
         self.totals.passes += 1
         self.totals.decoding_rows += num_writing
         if num_read >= FEWEST_ROWS:
-            rate = (num_read + num_writing) / seconds
-            before = self._rows_per_second
-            self._rows_per_second = rate if before is None else (3 * before + rate) / 4
+            self._learn(num_read + num_writing, seconds)
         row = 0
         for stream, rows in batch:
             assert stream.pending is not None
@@ -326,6 +370,12 @@ class Scheduler:
             return 2 * FEWEST_ROWS
         seconds = CHUNK_SECONDS * (LONE_FACTOR if is_alone else 1)
         return max(FEWEST_ROWS, min(PREFILL_ROWS, int(self._rows_per_second * seconds)))
+
+    def _learn(self, rows: int, seconds: float) -> None:
+        """Take note of how fast prompts are read."""
+        if rows >= FEWEST_ROWS:
+            rate, before = rows / seconds, self._rows_per_second
+            self._rows_per_second = rate if before is None else (3 * before + rate) / 4
 
     def _waits_for_another(self, stream: Stream, reading: Sequence[Stream]) -> bool:
         """Tell whether what `stream` would read is being read for another, and take what is there.
@@ -472,6 +522,10 @@ class Scheduler:
             stream.listener(update)
         except Exception:  # whoever listened is gone
             stream.is_cancelled = True
+
+
+def _closing() -> Busy:
+    return Busy("The engine is closing", hint="ask another server, or again later")
 
 
 def _num_pages(tokens: int) -> int:

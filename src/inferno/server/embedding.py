@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.types import Receive
 
 from inferno.scoring import shortened
-from inferno.server.failures import invalid, too_long
+from inferno.server.failures import CLIENT_GONE, RequestFailed, invalid, too_long
 from inferno.server.fields import Fields, wrong
 from inferno.server.replies import hung_up, unless
 from inferno.server.service import in_thread
 
 if TYPE_CHECKING:
     from inferno.engine import Engine
+    from inferno.server.service import Service
 
 MAX_INPUTS = 2048  # OpenAI's limit
-# Tokens of the texts that share a call: replies that are being written wait for its passes.
+# Tokens of the texts that share a call, which keeps the hidden states of all of them.
 _TOKENS = 512
 
 
@@ -59,19 +61,25 @@ def ids_of(
 
 
 async def embed(
-    engine: Engine,
+    service: Service,
     texts: Sequence[list[int]],
     receive: Receive,
     *,
     dimensions: int,
     pooling: str = "mean",
 ) -> list[Any]:
-    """Return a vector (f32) for each text; stop between texts if the client hangs up.
+    """Return a vector (f32) for each text; stop between passes if the client hangs up.
 
     Raises:
         RequestFailed: the client is gone, or ids are none.
     """
     vectors: list[Any] = []
+    is_over = threading.Event()
+
+    def in_turn(work: Callable[[int], int]) -> None:
+        if is_over.is_set():
+            raise RequestFailed("The client is gone", CLIENT_GONE)
+        service.scheduler.in_turn(work)
 
     async def work() -> None:
         start = 0
@@ -80,11 +88,15 @@ async def embed(
             while end < len(texts) and tokens + len(texts[end]) <= _TOKENS:
                 tokens += len(texts[end])
                 end += 1
-            block = await in_thread(partial(engine.embed, texts[start:end], pooling))
+            make = partial(service.engine.embed, texts[start:end], pooling, in_turn=in_turn)
+            block = await in_thread(make)
             vectors.extend(shortened(block, dimensions))
             start = end
 
-    await unless(work(), hung_up(receive))
+    try:
+        await unless(work(), hung_up(receive))
+    finally:
+        is_over.set()
     return vectors
 
 

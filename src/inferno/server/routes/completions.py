@@ -141,6 +141,7 @@ class _Text:
         self.generation = generation
         self.prompt_text = ""
         self._engine = service.engine
+        self._in_turn = service.scheduler.in_turn
         self._ids = ids
         self._top = top
         self._stream = LogprobStream(service.engine, generation, ids[-1], top or 0)
@@ -152,7 +153,9 @@ class _Text:
     def score_prompt(self) -> None:
         """Compute the log probabilities of the prompt's tokens. Takes a while."""
         texts = list(pieces(self._engine, self._ids, None))
-        scores = self._engine.token_logprobs(self._ids, max(1, self._top or 0))
+        scores = self._engine.token_logprobs(
+            self._ids, max(1, self._top or 0), in_turn=self._in_turn
+        )
         for index, (piece, score) in enumerate(zip(texts, scores, strict=True)):
             previous = self._ids[index - 1] if index else None
             entry: dict[str, Any] = {"token": piece.decode("utf-8", "replace"), "logprob": None}

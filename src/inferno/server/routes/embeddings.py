@@ -39,9 +39,7 @@ async def embeddings(request: Request) -> Response:
     fields.ignore("user")
     fields.finish(strict=service.settings.strict)
     ids = await in_thread(partial(ids_of, service.engine, inputs, "input"))
-    vectors = await embed(
-        service.engine, ids, request.receive, dimensions=dimensions, pooling=pooling
-    )
+    vectors = await embed(service, ids, request.receive, dimensions=dimensions, pooling=pooling)
     tokens = sum(map(len, ids))
     body = {
         "object": "list",

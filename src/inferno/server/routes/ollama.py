@@ -175,7 +175,7 @@ async def embed_(request: Request) -> Response:
     fields.ignore("keep_alive", "options")
     fields.finish(strict=service.settings.strict)
     ids = await in_thread(partial(ids_of, service.engine, inputs, "input", truncates=truncates))
-    vectors = await embed(service.engine, ids, request.receive, dimensions=dimensions)
+    vectors = await embed(service, ids, request.receive, dimensions=dimensions)
     body = {
         "model": tag(service),
         "embeddings": [vector.tolist() for vector in vectors],
@@ -203,7 +203,7 @@ async def embeddings(request: Request) -> Response:
     fields.finish(strict=service.settings.strict)
     ids = await in_thread(partial(ids_of, service.engine, [prompt], "prompt"))
     width = service.engine.config.hidden_size
-    vectors = await embed(service.engine, ids, request.receive, dimensions=width)
+    vectors = await embed(service, ids, request.receive, dimensions=width)
     return _whole(request, fields, {"embedding": vectors[0].tolist()})
 
 
