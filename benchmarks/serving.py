@@ -1,6 +1,6 @@
 """What a server takes and gives: time to the first token, streams together, and its own overhead.
 
-    python benchmarks/serving.py [MODEL] [--only typing,system,resend,streams,stall,overhead] [--json]
+    python benchmarks/serving.py [MODEL] [--only typing,system,resend,streams,stall,overhead]
 
 Starts `inferno serve` in a process of its own and is its only client, over loopback. Every prompt
 is new from its beginning on, but where a measurement says otherwise. Figures that are compared

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from inferno.draft import settled
+
 if TYPE_CHECKING:
     from inferno import Engine, Generation
 
@@ -50,11 +52,10 @@ class Conversation:
         ids = self._engine.encode_chat(
             messages, add_generation_prompt=False, continue_final_message=True
         )
-        # Of "hel" nobody knows yet which token it becomes.
-        settled = ids[:-1]
-        if not settled:
+        stays = settled(ids, messages)
+        if not stays:
             return None
-        return self._engine.generate(settled, max_tokens=0, speculation="off")
+        return self._engine.generate(stays, max_tokens=0, speculation="off")
 
     def keep(self, text: str, reply: str) -> None:
         """Make `text` and its `reply`, whole or stopped halfway, part of the conversation."""

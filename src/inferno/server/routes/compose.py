@@ -11,7 +11,6 @@ turn, is forgotten when there is a newer draft.
 from __future__ import annotations
 
 import time
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from inferno.draft import settled
 from inferno.prefix_cache import common_length
 from inferno.scheduler import Priority
 from inferno.server import openapi
@@ -50,18 +50,18 @@ async def compose(request: Request) -> Response:
     prompt = chat_prompt_of(fields, service.engine, None if tools is None else tools.described)
     if prompt.messages[-1].get("role") != "user":
         raise invalid("messages", "`messages`: expected the user's draft as the last one")
-    settled, ids = await in_thread(partial(_ids, prompt, service, session_id is not None))
+    num_settled, ids = await in_thread(partial(_ids, prompt, service, session_id is not None))
     committed, cached = 0, 0
     if ids:
         make = partial(service.engine.generate, ids, max_tokens=0, speculation="off")
         reply = service.start([await in_thread(make)], Priority.COMPOSE)
         draft = Draft(reply.streams[0], ids)
         older = service.supersede_draft(session_id, draft)
-        committed, cached = (min(n, settled) for n in await _read(reply, request))
+        committed, cached = (min(n, num_settled) for n in await _read(reply, request))
         if older is not None:
             service.engine.prefix_cache.forget(older.ids, common_length(older.ids, ids))
     body = {
-        "total_tokens": settled,
+        "total_tokens": num_settled,
         "cached_tokens": cached,
         "committed_tokens": committed,
         "ms": round(1e3 * (time.perf_counter() - began), 1),
@@ -88,10 +88,7 @@ async def _read(reply: Reply, request: Request) -> tuple[int, int]:
 
 
 def _ids(prompt: ChatPrompt, service: Service, is_likely_sent: bool) -> tuple[int, Sequence[int]]:
-    """Return how many ids are the draft's for good, and what to read: these, or all of the prompt.
-
-    Of a draft that ends within a word the last id may yet change.
-    """
+    """Return how many ids are the draft's for good, and what to read: them, or all of the prompt."""
     ids = service.engine.encode_chat(
         prompt.messages,
         False,
@@ -101,18 +98,13 @@ def _ids(prompt: ChatPrompt, service: Service, is_likely_sent: bool) -> tuple[in
     )
     if len(ids) > service.engine.context:
         raise too_long(len(ids), service.engine.context)
-    content = prompt.messages[-1]["content"]
-    text = content if isinstance(content, str) else "".join(part["text"] for part in content)
-    # What ends in a space or a full stop is finished; of "hel" nobody knows which token it becomes.
-    last = text[-1:]
-    is_settled = last.isspace() or (last and unicodedata.category(last).startswith("P"))
-    settled = ids if is_settled else ids[:-1]
+    stays = settled(ids, prompt.messages)
     if not is_likely_sent:
-        return len(settled), settled
+        return len(stays), stays
     as_sent = replace(prompt, add_generation_prompt=True, continue_final_message=False)
     try:
         whole, _ = service.prompts.ids(as_sent)
     except RequestFailed:  # as much as fits; what does not is the chat request's to say
-        return len(settled), settled
+        return len(stays), stays
     # A template may trim the draft, and tokens may reach over its end.
-    return common_length(settled, whole), whole
+    return common_length(stays, whole), whole
