@@ -88,7 +88,7 @@ async def _read(reply: Reply, request: Request) -> tuple[int, int]:
 
 
 def _ids(prompt: ChatPrompt, service: Service, is_likely_sent: bool) -> tuple[int, Sequence[int]]:
-    """Return how many ids are the draft's for good, and what to read: them, or all of the prompt."""
+    """Return how many ids are the draft's for good, and what to read: they, or the prompt."""
     ids = service.engine.encode_chat(
         prompt.messages,
         False,
