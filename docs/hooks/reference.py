@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import inspect
+import itertools
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -16,6 +18,8 @@ from inferno import _native, errors, models
 from inferno.catalogue import CATALOGUE, RepositoryEntry, WheelEntry
 from inferno.cli import COMMANDS, EXIT_CODES, INTERRUPTED, OTHER_ERROR, PIPE_CLOSED, flags
 from inferno.models import uses_of
+
+ROOT = Path(__file__).parents[2]
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -216,6 +220,13 @@ def weight_formats() -> str:
         "can be written",
     )
     return _table(head, rows)
+
+
+def instruction_sets() -> str:
+    """The table of README, which says what CPUs they run on."""
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    start = lines.index("| instruction set | runs on |")
+    return "\n".join(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
 
 
 def catalogue() -> str:

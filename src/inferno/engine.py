@@ -77,21 +77,24 @@ class Engine:
     Python may use it; their forward passes take turns. It cannot be copied or pickled.
 
     Attributes:
-        config: the model's numbers, by their names in config.json: `hidden_size`, `vocab_size`, …
-        tokenizer: `encode(text, special=False)` makes ids of a text, `decode(ids)` a text of ids.
-            With `special`, what looks like a control token is one.
-        template: the model's chat template; for one that has none, ChatML's or Zephyr's.
-        context: positions that a session can hold.
-        isa: the instruction set of the kernels.
-        threads: how many threads run a forward pass.
-        weight_formats: the formats of the matrices, the largest share first.
-        kv_cache: the type of cached keys and values.
-        num_parameters: how many weights the checkpoint has.
-        load_seconds: how long loading took, without fetching.
-        system: the system message of chats that have none; None leaves it to the template.
-        stop_ids: the ids that end a text.
-        prefix_cache: what any session has processed, for all of them; its `capacity` is in bytes,
-            and 0 keeps nothing.
+        config (ModelConfig): the model's numbers, by their names in config.json: `hidden_size`,
+            `vocab_size`, …
+        tokenizer (Tokenizer): `encode(text, special=False)` makes ids of a text, `decode(ids)` a
+            text of ids. With `special`, what looks like a control token is one.
+        template (ChatTemplate): the model's chat template; for one that has none, ChatML's or
+            Zephyr's.
+        context (int): positions that a session can hold.
+        isa (str): the instruction set of the kernels.
+        threads (int): how many threads run a forward pass.
+        weight_formats (tuple[str, ...]): the formats of the matrices, the largest share first.
+        kv_cache (str): the type of cached keys and values.
+        num_parameters (int): how many weights the checkpoint has.
+        load_seconds (float): how long loading took, without fetching.
+        system (str | None): the system message of chats that have none; None leaves it to the
+            template.
+        stop_ids (frozenset[int]): the ids that end a text.
+        prefix_cache (PrefixCache): what any session has processed, for all of them; its `capacity`
+            is in bytes, and 0 keeps nothing.
     """
 
     def __init__(
@@ -147,8 +150,8 @@ class Engine:
                 can spare.
             context: positions that a session can hold; None for the model's, or what fits in
                 memory.
-            kv_cache: type of cached keys and values: "f16", "f32" (twice the memory), or "q8_0"
-                (half of it, for a small loss).
+            kv_cache: type of cached keys and values: "f16" (the default), "f32" (twice the
+                memory), or "q8_0" (half of it, for a small loss).
             isa: an instruction set; None for INFERNO_ISA, or the best of this CPU. It changes the
                 speed, and no bit of a result.
             progress: called with (what, done bytes, total bytes) while fetching and loading; a

@@ -73,8 +73,8 @@ class Generation:
     `str()`, `text`, `tokens`, `finish_reason`, `logprobs` and `stats` run it to its end first.
 
     Attributes:
-        seed: the seed of its draws, given or fresh.
-        stopped_by_text: whether a stop string ended it.
+        seed (int): the seed of its draws, given or fresh.
+        stopped_by_text (bool): whether a stop string ended it.
     """
 
     def __init__(

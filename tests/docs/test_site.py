@@ -119,6 +119,13 @@ def test_every_endpoint_is_in_the_reference(site: Path) -> None:
                 assert re.search(rf"\b{field}\b", said), f"{path}: {field}"
 
 
+def test_every_field_that_is_explained_is_read_somewhere(site: Path) -> None:
+    from inferno.server.openapi import MEANINGS
+
+    page = (site / "reference/http.html").read_text("utf-8")
+    assert [name for name in MEANINGS if f"<td><code>{name}</code></td>" not in page] == []
+
+
 def test_every_variable_that_the_code_reads_is_in_the_reference(site: Path) -> None:
     found = variables_read()
     assert {"INFERNO_HOME", "INFERNO_ISA", "INFERNO_THREADS", "INFERNO_API_KEY", *OTHERS} <= found

@@ -32,6 +32,93 @@ OBJECT: Schema = {"type": "object"}
 IDS: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 
 
+# What a field means, wherever it is read.
+MEANINGS: Mapping[str, str] = {
+    "messages": "The conversation so far, the newest message last. One that ends in the middle of "
+    "the assistant's turn is gone on with.",
+    "tools": "Functions that the reply may call.",
+    "tool_choice": "Whether it may (`auto`), must (`required`, a function) or must not (`none`).",
+    "parallel_tool_calls": "Allow several calls in one reply; true by default.",
+    "chat_template_kwargs": "Variables of the chat template, such as `enable_thinking`.",
+    "reasoning_effort": "How much to think, where the chat template reads it.",
+    "reasoning_format": "`none` leaves the thought in the text; else it is `reasoning_content`.",
+    "truncation": "`oldest_turns` drops old turns where the prompt does not fit, which is an error "
+    "otherwise.",
+    "model": "Any name; with `--strict` it must be the one that is served.",
+    "stream": "Send the answer piece by piece, as it comes.",
+    "stream_options": "`include_usage`: a last chunk with the counts of tokens.",
+    "return_progress": "Tell in a stream how far the prompt is read.",
+    "timings_per_token": "Send the timings so far with each chunk.",
+    "priority": "`background` lets others go first.",
+    "temperature": "Divides the logits; 0 takes the likeliest token.",
+    "top_p": "Keep the likeliest tokens until they have this share; 1: all.",
+    "top_k": "Keep so many of the likeliest; 0: all.",
+    "min_p": "Keep what has this share of the best's chance; 0: all.",
+    "typical_p": "Keep tokens of the most expected surprise until they have this share; 1: all.",
+    "repetition_penalty": "Above 1 makes tokens that are in the text less likely. Also "
+    "`repeat_penalty`.",
+    "presence_penalty": "Taken from the logits of tokens that were generated.",
+    "frequency_penalty": "The same, as often as they were generated.",
+    "repeat_last_n": "How many tokens the three penalties look back; -1: all, 0: none.",
+    "dry_multiplier": "How much to mind repeated passages; 0: not at all.",
+    "dry_base": "How much more for each token that they are longer.",
+    "dry_allowed_length": "Shorter passages may be repeated freely.",
+    "dry_penalty_last_n": "How many tokens DRY looks back; -1: all, 0: none.",
+    "dry_sequence_breakers": "Texts; a passage does not reach over a token with one in it.",
+    "xtc_probability": "How often to exclude the top choices; 0: never.",
+    "xtc_threshold": "The chance from which a token is a top choice.",
+    "logit_bias": "Token id → added to its logit; -100 bans it.",
+    "seed": "The same seed gives the same text. Without one, or with -1, one is drawn, and the "
+    "answer says which.",
+    "stop": "Texts before which the answer ends.",
+    "ignore_eos": "Go on where the model would end.",
+    "response_format": "The form that the text must have; OpenAI's.",
+    "json_schema": "The text must be JSON that this schema allows.",
+    "regex": "The text must match this expression as a whole.",
+    "grammar": "The text must be derived by this grammar, Lark or GBNF.",
+    "n": "So many answers, each its own draw.",
+    "best_of": "The same as `n`, or nothing.",
+    "max_tokens": "The longest answer; -1: to the end of the context.",
+    "max_completion_tokens": "As `max_tokens`, and goes before it.",
+    "prediction": "What the answer is expected to be like: it comes faster if it is, and is the "
+    "same either way.",
+    "speculation": "How many tokens to guess ahead; it changes the speed, and no token.",
+    "logprobs": "Log probabilities of the tokens: whether, or of so many likely ones.",
+    "top_logprobs": "So many likely tokens at each place.",
+    "prompt": "The text, or its ids, or a list of either.",
+    "suffix": "What comes after the text, for models that fill in.",
+    "echo": "Begin the answer with the prompt.",
+    "input": "A text, its ids, or a list of either.",
+    "encoding_format": "Numbers, or base64 of little-endian float32.",
+    "dimensions": "The first so many of a vector, made of length 1 again.",
+    "pooling": "How the states of the tokens become one vector.",
+    "content": "The text.",
+    "add_special": "Begin with the token that begins texts, if the model has one.",
+    "parse_special": "Let control tokens in the text count; true by default.",
+    "with_pieces": "Give the text of each token with it.",
+    "tokens": "Token ids.",
+    "id": "Letters and digits of your choice; what is there under it is brought up to date.",
+    "title": "What the list shows.",
+    "system": "The system message.",
+    "format": "The form that the text must have: `json`, or a schema. Of an import, its own name.",
+    "version": "Of the format of the export.",
+    "conversations": "As an export has them.",
+    "is_pinned": "Pinned ones come first in the list.",
+    "leaf": "The message at the end of the branch that was looked at last.",
+    "parent": "The message before it; null for the first.",
+    "role": "Whose message it is.",
+    "status": "Whether it is whole, being written, or was cut off.",
+    "finish_reason": "Why the reply ended, as the chat request said.",
+    "figures": "What it took: times and counts, kept as they are.",
+    "verbose": "Makes no difference.",
+    "options": "The sampling fields, by Ollama's names; those about loading are ignored.",
+    "think": "Whether the model should think first, and how hard.",
+    "keep_alive": "Ignored: the model stays loaded.",
+    "raw": "Continue the prompt without the template.",
+    "truncate": "Cut what does not fit, which is an error otherwise.",
+}
+
+
 def _number(low: float, high: float) -> Schema:
     return {"type": "number", "minimum": low, "maximum": high}
 
@@ -95,6 +182,13 @@ GENERATION: Mapping[str, Schema] = {
     **FORM,
     "n": _integer(1, MAX_CHOICES),
     "max_tokens": _COUNT,
+    "dry_multiplier": _number(0, 100),
+    "dry_base": _number(1, 100),
+    "dry_allowed_length": _integer(1, 2**31 - 1),
+    "dry_penalty_last_n": _COUNT,
+    "dry_sequence_breakers": _list(TEXT),
+    "xtc_probability": _number(0, 1),
+    "xtc_threshold": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
     "prediction": _object("type", "content", type={"const": "content"}, content=TEXT),
     "speculation": _either({"enum": ["auto", "off"]}, _integer(1, 16)),
 }
@@ -149,7 +243,10 @@ OLLAMA: Mapping[str, Schema] = {
 
 def _body(*required: str, **properties: Schema) -> dict[str, Any]:
     """Return what a route says of its body, as `openapi_extra`."""
-    content = {"application/json": {"schema": _object(*required, **properties)}}
+    explained = {
+        name: {**schema, "description": MEANINGS[name]} for name, schema in properties.items()
+    }
+    content = {"application/json": {"schema": _object(*required, **explained)}}
     return {"requestBody": {"required": True, "content": content}}
 
 
