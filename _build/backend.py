@@ -21,6 +21,11 @@ ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "web"
 INDEX = ROOT / "src/inferno/server/static/index.html"
 NOT_SOURCES = {"node_modules", "tests"}
+# npm asks a registry that does not answer three times; by default it takes three minutes over that.
+NPM_STEPS = (
+    "ci --no-audit --no-fund --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=3000",
+    "run build",
+)
 
 
 def get_requires_for_build_wheel(config_settings=None):
@@ -93,8 +98,9 @@ def _make_page():
     try:
         npm = _npm()
         path = os.pathsep.join([str(Path(npm[0]).parent), os.environ.get("PATH", "")])
-        for command in (["ci", "--no-audit", "--no-fund"], ["run", "build"]):
-            subprocess.run([*npm, *command], cwd=WEB, check=True, env={**os.environ, "PATH": path})
+        for step in NPM_STEPS:
+            command = [*npm, *step.split()]
+            subprocess.run(command, cwd=WEB, check=True, env={**os.environ, "PATH": path})
     except (ImportError, OSError, subprocess.CalledProcessError) as error:
         # Not every machine that installs from git reaches npm's registry, and only `serve` has a page.
         print(f"warning: the chat page was not built ({error})", file=sys.stderr)
