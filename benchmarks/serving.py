@@ -56,7 +56,7 @@ class Answer:
         data = self.socket.recv(1 << 16)
         now = time.perf_counter() - self.began
         self._received += data
-        if self.first is not None and data:
+        if self.first is not None:
             self.longest = max(self.longest, now - self.last)
         elif b'"content":"' in self._received:
             self.first = now
@@ -106,6 +106,7 @@ class Bench:
 
     def __init__(self, model: str, threads: int, context: int, runs: int) -> None:
         self.runs = runs
+        self.peer: tuple[str, int] | None = None
         self._random = random.Random(7)
         command = [
             *(sys.executable, "-m", "inferno", "serve", model, "--port", "0", "--quiet"),
@@ -210,26 +211,43 @@ class Bench:
         }
 
     def streams(self) -> dict[str, Any]:
-        """Tokens a second of one stream, and of eight together; prompts share nothing."""
-        alone, together, fairness = [], [], []
+        """Tokens a second of one stream, and of eight together; prompts share nothing.
+
+        A server to compare with takes its turns at the same texts.
+        """
+        ours: list[tuple[float, float, float]] = []
+        theirs: list[tuple[float, float, float]] = []
         for _ in range(self.runs):
-            one = self.chat(self.words(self._text_tokens), tokens=NEW_TOKENS).finish()
-            alone.append(NEW_TOKENS / one.last)
-            many = [
-                self.chat(self.words(self._text_tokens), tokens=NEW_TOKENS) for _ in range(STREAMS)
-            ]
-            finish_together(many)
-            ends = [answer.began + answer.last for answer in many]
-            together.append(STREAMS * NEW_TOKENS / (max(ends) - many[0].began))
-            fairness.append(
-                min(a.last for a in many) / max(a.last for a in many)  # rates: of slowest, fastest
-            )
-        return {
+            texts = [self.words(self._text_tokens) for _ in range(1 + STREAMS)]
+            ours.append(self._rates(texts))
+            if self.peer is not None:
+                mine, self.address = self.address, self.peer
+                theirs.append(self._rates(texts))
+                self.address = mine
+        alone, together, fairness = zip(*ours, strict=True)
+        found = {
             "one": statistics.median(alone),
             "eight": statistics.median(together),
-            "times": statistics.median(t / a for t, a in zip(together, alone, strict=True)),
+            "times": statistics.median(t / a for a, t, _ in ours),
             "slowest_of_fastest": statistics.median(fairness),
         }
+        if theirs:
+            found["peer_one"] = statistics.median(alone for alone, _, _ in theirs)
+            found["peer_eight"] = statistics.median(together for _, together, _ in theirs)
+            pairs = zip(ours, theirs, strict=True)
+            found["times_peer"] = statistics.median(a[1] / b[1] for a, b in pairs)
+        return found
+
+    def _rates(self, texts: Sequence[str]) -> tuple[float, float, float]:
+        """Return tokens a second of one stream, of eight, and what part of the fastest's rate the
+        slowest of these had."""
+        one = self.chat(texts[0], tokens=NEW_TOKENS).finish()
+        many = [self.chat(text, tokens=NEW_TOKENS) for text in texts[1:]]
+        finish_together(many)
+        together = max(answer.began + answer.last for answer in many) - many[0].began
+        lasts = [answer.last for answer in many]
+        rate = STREAMS * NEW_TOKENS / together
+        return NEW_TOKENS / one.last, rate, min(lasts) / max(lasts)
 
     def stall(self) -> dict[str, Any]:
         """The longest time that a stream stands still while texts become vectors, or are scored."""
@@ -330,9 +348,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--context", type=int, default=2048)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--against", metavar="HOST:PORT", help="a server for `streams` to compare")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    peer = options.against and options.against.rsplit(":", 1)
     bench = Bench(options.model, options.threads, options.context, options.runs)
+    bench.peer = peer and (peer[0], int(peer[1]))
     try:
         results = {name: getattr(bench, name)() for name in options.only.split(",")}
     finally:

@@ -174,6 +174,32 @@ def test_a_server_that_restarts_in_mid_reply_loses_nothing_that_came(
                 assert page.said()[-1] == kept
 
 
+def test_a_tab_that_is_closed_in_mid_reply_loses_nothing_that_came(
+    browser: Browser, server: servers.Running, engine: Engine
+) -> None:
+    with chat_page(browser, server.url) as page:
+        page.prefer(sampling={"temperature": 0}).send(LONG)
+        live = page.tab.locator("article[aria-busy=true]")
+        expect(live).to_contain_text("river")
+        early = page.said()[-1]
+        address = page.tab.url
+        profile = page.tab.context
+        page.tab.close()
+        while server.service.scheduler.num_running:  # hanging up stops the reply
+            pass
+        page.tab = profile.new_page()
+        page.tab.goto(address)
+        expect(page.messages).to_have_count(2)
+        expect(page.reply).to_contain_text("Stopped.")
+        found = page.said()[-1].removesuffix("Stopped.")
+        assert found.startswith(early)
+        page.prefer(sampling=GREEDY)
+        page.button("Continue").click()
+        page.wait_until_over()
+        assert page.said()[-1].startswith(found)
+        assert len(page.said()[-1]) > len(found)
+
+
 def test_an_answer_can_be_held_to_a_schema(browser: Browser, server: servers.Running) -> None:
     schema = {
         "type": "object",

@@ -21,6 +21,7 @@ from inferno.server import page
 from inferno.server.conversations import Conversations
 from inferno.server.failures import CLIENT_GONE, RequestFailed, failure_of
 from inferno.server.guard import Access, Guard
+from inferno.server.recorder import Recorder
 from inferno.server.routes import (
     chat_completions,
     completions,
@@ -55,6 +56,7 @@ def create_app(
         if loading.service is not None:
             loading.service.close()
         if conversations is not None:
+            app.state.recorder.close()
             conversations.close()
 
     # The pages of documentation that FastAPI has load scripts from elsewhere.
@@ -68,6 +70,7 @@ def create_app(
     )
     app.state.loading = loading
     app.state.conversations = conversations
+    app.state.recorder = None if conversations is None else Recorder(conversations)
     for module in (*VERSIONED, *UNVERSIONED):
         is_versioned = module in VERSIONED
         app.include_router(module.router, prefix="/v1", include_in_schema=is_versioned)

@@ -10,10 +10,12 @@ from starlette.requests import Request
 
 from inferno.scheduler import Update
 from inferno.server.asked import generations_of
+from inferno.server.failures import RequestFailed
 from inferno.server.fields import Fields
 from inferno.server.figures import report, usage
 from inferno.server.prompts import chat_prompt_of
-from inferno.server.replies import Reply
+from inferno.server.recorder import Record, record_of
+from inferno.server.replies import News, Reply
 from inferno.server.response_format import Form, form_of_request
 from inferno.server.sampling import chat_logprobs_of, choices_of, sampling_of
 from inferno.server.service import is_short, quickly, session_id_of
@@ -52,6 +54,7 @@ class Chat:
     logprobs: list[LogprobStream]  # none, if nobody asked for them
     prompt_tokens: int
     dropped_messages: int
+    record: Record | None = None  # of the first choice
 
     @property
     def generations(self) -> list[Generation]:
@@ -59,25 +62,47 @@ class Chat:
 
     async def news(self) -> AsyncIterator[ChatNews | None]:
         """Yield what comes, and None where nothing came for a while. Raises as `Reply.news`."""
-        async for news in self.reply.news(self.service.settings.ping_seconds):
-            if news is None:
-                yield None
-                continue
-            index, update = news.index, news.update
-            parts = self.turns[index].push(update.text, is_over=update.is_over)
-            entries = (
-                self.logprobs[index].due(update.text, is_over=update.is_over)
-                if self.logprobs
-                else []
-            )
-            generation = self.reply.generations[index]
-            yield ChatNews(index, parts, entries, update, self.turns[index], generation)
+        try:
+            async for news in self.reply.news(self.service.settings.ping_seconds):
+                yield None if news is None else self._read(news)
+        except RequestFailed:
+            self._end_record("interrupted")
+            raise
+
+    def _read(self, news: News) -> ChatNews:
+        index, update = news.index, news.update
+        parts = self.turns[index].push(update.text, is_over=update.is_over)
+        entries = (
+            self.logprobs[index].due(update.text, is_over=update.is_over) if self.logprobs else []
+        )
+        if self.record is not None and index == 0:
+            self.record.take(self.turns[0].content)
+            if update.is_over:
+                self._end_record("complete", self.finish_reason(0))
+        return ChatNews(
+            index, parts, entries, update, self.turns[index], self.reply.generations[index]
+        )
+
+    def _end_record(self, status: str, finish_reason: str | None = None) -> None:
+        if self.record is not None:
+            self.record.end(status, finish_reason)
+
+    def cancel(self) -> None:
+        """Stop what is not over yet."""
+        self.reply.cancel()
+        self._end_record("interrupted", "cancelled")
 
     async def finish(self, request: Request) -> None:
         """Wait for the end of all. Raises RequestFailed."""
-        await self.reply.finish(request.receive)
-        for turn, generation in zip(self.turns, self.generations, strict=True):
-            turn.push(generation.text, is_over=True)
+        try:
+            await self.reply.finish(request.receive)
+            for turn, generation in zip(self.turns, self.generations, strict=True):
+                turn.push(generation.text, is_over=True)
+            if self.record is not None:
+                self.record.take(self.turns[0].content)
+                self._end_record("complete", self.finish_reason(0))
+        finally:
+            self._end_record("interrupted", "cancelled")
 
     def all_logprobs(self, index: int) -> list[dict[str, Any]]:
         """Return the log probabilities of a choice that is finished."""
@@ -117,6 +142,8 @@ async def begin_chat(
     choices = choices_of(fields)
     params = sampling_of(fields, engine, logprobs=max(1, top) if wants_logprobs else 0)
     separates = fields.one_of("reasoning_format", REASONING_FORMATS) != "none"
+    said = prompt.messages[-1].get("content") if prompt.continue_final_message else ""
+    record = record_of(request, fields, said if isinstance(said, str) else "")
     fields.finish(strict=service.settings.strict)
 
     def prepare() -> tuple[list[int], int, Thinking, list[Generation]]:
@@ -142,6 +169,7 @@ async def begin_chat(
         [LogprobStream(engine, g, ids[-1], top) for g in generations] if wants_logprobs else [],
         len(ids),
         dropped,
+        record,
     )
 
 

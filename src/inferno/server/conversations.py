@@ -281,6 +281,21 @@ class Conversations:
                 _update(connection, id, changed_at=_now())
             return _message_of(_message(connection, id, message))
 
+    def write(
+        self, id: str, message: str, content: str, status: str, finish_reason: str | None
+    ) -> None:
+        """Save how far a reply has come; one that is not there, or that somebody has ended
+        meanwhile, stays as it is."""
+        m = _messages.c
+        with self._begin() as connection:
+            written = connection.execute(
+                _messages.update()
+                .where(m.conversation == id, m.id == message, m.status == "writing")
+                .values(content=content, status=status, finish_reason=finish_reason)
+            )
+            if written.rowcount:
+                _update(connection, id, changed_at=_now())
+
     # ---- files -----------------------------------------------------------------------------------
 
     def export(self, ids: Sequence[str] | None = None) -> dict[str, Any]:

@@ -47,6 +47,8 @@ export interface ChatRequest {
   /** Any further fields of the request. */
   more?: Record<string, unknown>;
   session: string;
+  /** Where the server keeps the reply, also when this page is gone: a message of the session. */
+  message: string;
 }
 
 interface Chunk {
@@ -66,13 +68,13 @@ interface Chunk {
 
 /** Yields what comes of a reply; it is cut off by `signal`. */
 export async function* streamChat(
-  { messages, sampling, more, session }: ChatRequest,
+  { messages, sampling, more, session, message }: ChatRequest,
   signal: AbortSignal,
 ): AsyncGenerator<ChatEvent, void, undefined> {
   const began = performance.now();
   const response = await request("/v1/chat/completions", {
     body: { ...more, ...sampling, messages, stream: true, return_progress: true },
-    headers: { "x-session-id": session },
+    headers: { "x-session-id": session, "x-message-id": `${session}/${message}` },
     signal,
   });
   let firstPiece: number | undefined;

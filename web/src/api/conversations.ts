@@ -112,15 +112,6 @@ export async function keepMessage(conversation: string, message: Message): Promi
   });
 }
 
-/** Keeps what has come of a reply so far. */
-export async function keepText(
-  conversation: string,
-  id: string,
-  change: Pick<Message, "content" | "status">,
-): Promise<void> {
-  await request(path(conversation, "messages", id), { method: "PATCH", body: change });
-}
-
 export async function exportConversations(id?: string): Promise<Blob> {
   const query = id === undefined ? "" : `?id=${encodeURIComponent(id)}`;
   return (await request(`${ROOT}/export${query}`)).blob();

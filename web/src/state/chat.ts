@@ -10,7 +10,6 @@ import {
   fetchConversation,
   importConversations,
   keepMessage,
-  keepText,
   listConversations,
   type Change,
   type Conversation,
@@ -25,8 +24,8 @@ import { Store } from "./store";
 import { childrenOf, newestLeaf, threadTo } from "./tree";
 import { Writer } from "./writer";
 
-/** Text of a reply is kept about this often, so that a crash costs no more. */
-const KEEP_MS = 1000;
+/** While a reply comes, other tabs hear about this often that the server has kept more of it. */
+const TELL_MS = 1000;
 const TITLE_LENGTH = 60;
 
 export interface ChatState {
@@ -218,7 +217,7 @@ export class Chat extends Store<ChatState> {
     if (message.content) messages.push({ role: "assistant", content: message.content });
     const { sampling } = preferences.get();
     const stream = streamChat(
-      { messages, sampling, more, session: open.id },
+      { messages, sampling, more, session: open.id, message: message.id },
       reply.controller.signal,
     );
     void this.follow(stream, reply, message);
@@ -235,7 +234,7 @@ export class Chat extends Store<ChatState> {
     let finishReason: string | null = null;
     let figures: Figures | null = null;
     let status: Message["status"] = "complete";
-    let kept = performance.now();
+    let told = performance.now();
     try {
       for await (const event of stream) {
         if (event.kind === "progress") reply.set({ progress: event.processed / event.total });
@@ -245,12 +244,9 @@ export class Chat extends Store<ChatState> {
           figures = { ...event.figures, readAhead: this.readAhead };
           this.readAhead = 0;
         }
-        if (performance.now() - kept > KEEP_MS) {
-          kept = performance.now();
-          const content = reply.text;
-          void this.write(() =>
-            keepText(reply.conversation, reply.message, { content, status: "writing" }),
-          );
+        if (performance.now() - told > TELL_MS) {
+          told = performance.now();
+          this.tabs.postMessage(null);
         }
       }
     } catch (error) {

@@ -36,7 +36,7 @@ async def chat_completions(request: Request) -> Response:
     chat = await begin_chat(request, service, fields, delivery.priority)
     headers = headers_of(request, fields)
     if delivery.streams:
-        return EventStream(_chunks(chat, delivery), chat.reply.cancel, headers=headers)
+        return EventStream(_chunks(chat, delivery), chat.cancel, headers=headers)
     await chat.finish(request)
     body = {
         **envelope("chat.completion", new_id("chatcmpl"), service),

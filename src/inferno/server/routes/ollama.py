@@ -256,7 +256,7 @@ async def _answered(request: Request, chat: Chat, shape: Shape, streams: bool) -
     if streams:
         return EventStream(
             _lines(chat, shape),
-            chat.reply.cancel,
+            chat.cancel,
             headers=headers,
             media_type=LINES,
             failed=lambda failure: _line(failure.body_at(request.url.path)),
