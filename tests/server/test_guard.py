@@ -51,6 +51,7 @@ def test_no_key_or_a_wrong_one_is_a_401(guarded: Running, headers: dict[str, str
 
 def test_health_is_public(guarded: Running) -> None:
     assert guarded.client.get("/health").status_code == 200
+    assert guarded.client.head("/health").status_code == 200
 
 
 @pytest.mark.parametrize(

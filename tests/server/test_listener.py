@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+import engines
 import servers
 from inferno import Engine, InvalidOption, ModelNotFound
 from inferno.server.guard import Access
@@ -124,6 +125,46 @@ def test_a_full_queue_is_a_429_that_says_when(model: Path) -> None:
             assert error_of(response)["type"] == "rate_limit_error"
             assert int(response.headers["retry-after"]) >= 1
         assert it.chat("e").status_code == 200
+
+
+def test_a_burst_takes_nothing_from_streams_and_who_is_too_many_comes_again(
+    model: Path, alone: Engine
+) -> None:
+    settings = Settings(max_streams=4, max_waiting=6, grace_seconds=1)
+    names = [f"Number {n}" for n in range(22)]
+    expected = {name: alone.chat(name, temperature=0, max_tokens=8).text for name in names}
+
+    def content(response: httpx.Response) -> str:
+        if "event-stream" not in response.headers["content-type"]:
+            return str(response.json()["choices"][0]["message"]["content"])
+        chunks = servers.events_of(response)[:-1]
+        return "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks)
+
+    with servers.running(lambda: servers.load_engine(model), settings) as it:
+        servers.wait_until_loaded(it)
+
+        def ask(name: str) -> None:
+            answer = it.chat(name, stream=name in names[:2])
+            while answer.status_code == 429:
+                assert int(answer.headers["retry-after"]) >= 1
+                answer = it.chat(name)
+            assert content(answer) == expected[name]
+
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+            for asked in [pool.submit(ask, name) for name in names]:
+                asked.result()
+
+
+def test_a_window_that_is_full_ends_the_text_and_the_next_is_answered(tmp_path: Path) -> None:
+    small = engines.tiny_gguf(tmp_path / "small.gguf", context=64)
+    with servers.running(lambda: servers.load_engine(small)) as it:
+        servers.wait_until_loaded(it)
+        expected = engines.load(small).chat("Hello", temperature=0, ignore_eos=True).text
+        for _ in range(2):
+            body = it.chat(max_tokens=1000, ignore_eos=True).json()
+            [choice] = body["choices"]
+            assert (choice["message"]["content"], choice["finish_reason"]) == (expected, "length")
+            assert body["usage"]["total_tokens"] == 64
 
 
 def test_strict_refuses_what_would_be_ignored(model: Path) -> None:
