@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := test
-.PHONY: help setup dev chat test check docs page page-test pytest wheel wheel-test fix stub test-asan test-tsan clean
+.PHONY: help setup dev chat test check docs page page-test pytest wheel wheel-test fix stub cases test-isas test-asan test-tsan clean
 
 PYTHON ?= python3
 MODEL ?= smollm2-135m-instruct
@@ -53,13 +53,13 @@ dev: $(VENV)/.dev ## The same, with what the checks and tests need
 chat: setup ## Chat in the terminal
 	@$(BIN)/inferno chat "$$MODEL" --prompt "$$PROMPT"
 
-test: check docs page-test pytest wheel-test ## Every check and every test
+test: check docs page-test cases pytest wheel-test ## Every check and every test
 
 check: dev ## Formatting, lint and types
 	@$(BIN)/ruff format --check -q .
 	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
-	@$(BIN)/clang-format --dry-run --Werror $$(find native -name '*.h' -o -name '*.cpp')
+	@$(BIN)/clang-format --dry-run --Werror $$(find native tests/emulation -name '*.h' -o -name '*.cpp')
 
 # Its reference is made from the code. A link that leads nowhere is an error, and so is any warning.
 docs: dev ## Build the documentation into build/site
@@ -98,6 +98,23 @@ pytest: dev ## The tests alone
 	@$(BIN)/python -c 'import inferno.hub, os; inferno.hub.resolve(os.environ["MODEL"])'
 	@$(BIN)/python -m pytest
 
+# The kernels' cases as programs, for instruction sets that this CPU need not have: AVX-VNNI in the encoding of AVX-512,
+# intrinsics in plain C++, and Arm under an emulator. Where there is no cross compiler, the last say that they are skipped.
+ARM_CXX := aarch64-linux-gnu-g++
+cases: dev
+	@if [ "$$(uname -m)" = x86_64 ]; then \
+	  $(BIN)/cmake --build build/cp3* --target inferno_cases_evex inferno_cases_emulated >build/cases.log || \
+	    { cat build/cases.log; exit 1; }; fi
+	@if command -v $(ARM_CXX) >/dev/null; then \
+	  { $(BIN)/cmake -S . -B build/arm -G Ninja -DCMAKE_BUILD_TYPE=Release -DINFERNO_CASES=ON \
+	    -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=$(ARM_CXX) && \
+	    $(BIN)/cmake --build build/arm --target inferno_cases; } >build/arm.log || { cat build/arm.log; exit 1; }; \
+	else echo "The Arm kernels are not tested: there is no $(ARM_CXX) (apt install g++-aarch64-linux-gnu qemu-user)"; fi
+
+test-isas: cases ## Every instruction set, real or emulated, x86 and Arm
+	@$(BIN)/python -m pytest -rs tests/laws/test_kernel_cases.py tests/laws/test_golden_logits.py \
+	  tests/laws/test_hot_loops.py tests/laws/test_cpu_features.py tests/laws/test_float_environment.py
+
 # ---- what people install ----
 
 # Compiled already, by `setup`: the wheel takes seconds. Without npm it has no page.
@@ -122,7 +139,7 @@ define sanitized
 	@$(BIN)/cmake --install build/$(1) --prefix build/$(1)/site >>build/$(1).log
 	@cp -r src/inferno build/$(1)/site/
 	@env LD_PRELOAD="$$($${CXX:-c++} -print-file-name=$(3)) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
-	  PYTHONPATH=build/$(1)/site INFERNO_SANITIZED=$(2) \
+	  PYTHONPATH=build/$(1)/site INFERNO_BESIDE=1 \
 	  ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
 	  TSAN_OPTIONS=halt_on_error=1 $(BIN)/python -m pytest -x $(4)
 endef
@@ -141,7 +158,7 @@ fix: dev ## Format and mend what can be mended
 	@$(BIN)/ruff check --fix -q .
 	@$(BIN)/ruff format -q .
 	@if [ -d web/node_modules ]; then cd web && npm run --silent fix; fi
-	@$(BIN)/clang-format -i $$(find native -name '*.h' -o -name '*.cpp')
+	@$(BIN)/clang-format -i $$(find native tests/emulation -name '*.h' -o -name '*.cpp')
 
 stub: setup ## Write the types of the native core anew
 	@$(BIN)/python -m nanobind.stubgen -q -m inferno._native -p native/bindings/stub.txt -o src/inferno/_native.pyi

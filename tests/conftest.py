@@ -15,8 +15,8 @@ TESTS = Path(__file__).parent
 if str(TESTS) not in sys.path:
     sys.path.insert(0, str(TESTS))
 
-# A sanitized build stands in PYTHONPATH, and the editable install must not come before it.
-if "INFERNO_SANITIZED" in os.environ:
+# A build beside the installed one stands in PYTHONPATH: the editable install must not be first.
+if "INFERNO_BESIDE" in os.environ:
     sys.meta_path = [f for f in sys.meta_path if "editable" not in type(f).__module__]
 
 

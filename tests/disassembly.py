@@ -1,23 +1,30 @@
 """Reads what a disassembler says of an object: functions, loops, and what these do to the stack.
 
-Knows the Intel syntax of x86 alone.
+Knows the Intel syntax of x86; of Arm, its jumps.
 """
 
 from __future__ import annotations
 
+import heapq
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 OBJDUMP = shutil.which("objdump") or shutil.which("llvm-objdump")
+ARM_OBJDUMP = shutil.which("aarch64-linux-gnu-objdump")
 
 _HEAD = re.compile(r"^[0-9a-f]+ <(?P<name>.*)>:$")
-_LINE = re.compile(r"^\s*(?P<address>[0-9a-f]+):\s+(?P<name>\S+)\s*(?P<operands>.*?)\s*$")
+_LINE = re.compile(
+    r"^\s*(?P<address>[0-9a-f]+):\s+(?:\{\w+\}\s+)?(?P<name>\S+)\s*(?P<operands>.*?)\s*$"
+)
 _MEMORY = re.compile(r"\[[^\]]*\]")
+_JUMP = re.compile(r"j|b(\.|$)|[ct]bn?z$")
+_TARGET = re.compile(r"(?:^|,)(?:0x)?([0-9a-f]+)(?: <|$)")
 _VECTOR = re.compile(r"\b[xyz]mm\d+\b")
 
 
@@ -30,8 +37,8 @@ class Instruction:
     @property
     def target(self) -> int | None:
         """The address a jump leads to."""
-        match = re.match(r"(?:0x)?([0-9a-f]+)\b", self.operands)
-        return int(match[1], 16) if self.name.startswith("j") and match else None
+        match = _TARGET.search(self.operands)
+        return int(match[1], 16) if _JUMP.match(self.name) and match else None
 
     def stack_slot(self, frame: str) -> str | None:
         """The place on the stack that a vector instruction touches; `frame` matches its bases."""
@@ -62,6 +69,42 @@ class Function:
             for first, last in sorted(spans, key=lambda span: span[1] - span[0])
         ]
 
+    def shortest_round(
+        self,
+        through: list[tuple[tuple[Instruction, ...], int]],
+        weigh: Callable[[Instruction], int],
+    ) -> int:
+        """Weigh the shortest way round through each of these loops, so many times in each.
+
+        Compilers lay out blocks in any order; a loop around others need not span them.
+        """
+        place = {instruction.address: i for i, instruction in enumerate(self.instructions)}
+        inside = {place[i.address]: n for n, (loop, _) in enumerate(through) for i in loop}
+        cost = [times * sum(map(weigh, loop)) for loop, times in through]
+        after = [place[loop[-1].address] + 1 for loop, _ in through]
+        best: dict[tuple[int, frozenset[int]], int] = {}
+        waiting = [(cost[0], after[0], frozenset([0]))]
+        while waiting:
+            weight, at, done = heapq.heappop(waiting)
+            instruction = self.instructions[at]
+            following = []
+            if instruction.target in place:
+                following.append(place[instruction.target])
+            if instruction.name not in ("b", "jmp", "ret"):
+                following.append(at + 1)
+            for to in following:
+                ahead, passed = weight + weigh(instruction), done
+                if (loop := inside.get(to)) is not None:  # it may be entered at its condition
+                    if loop == 0 and len(done) == len(through):
+                        return ahead
+                    if loop in done:
+                        continue
+                    ahead, to, passed = ahead + cost[loop], after[loop], done | {loop}
+                if ahead < best.get((to, passed), sys.maxsize):
+                    best[to, passed] = ahead
+                    heapq.heappush(waiting, (ahead, to, passed))
+        raise AssertionError(f"no way round through the loops of {self.name}")
+
     def stack_traffic(self, loop: tuple[Instruction, ...]) -> tuple[Counter[str], Counter[str]]:
         """Count how often a pass of `loop` (stores, loads) vectors in each place of the stack."""
         # rbp is the frame where the function says so; elsewhere it is a register like others.
@@ -89,9 +132,9 @@ def functions(listing: str) -> Iterator[Function]:
             found.append(Instruction(int(match["address"], 16), match["name"], operands))
 
 
-def disassemble(path: Path) -> list[Function]:
-    """Disassemble an object file."""
-    assert OBJDUMP
-    command = [OBJDUMP, "-d", "-C", "--no-show-raw-insn", "-M", "intel", str(path)]
+def disassemble(path: Path, arm: bool = False) -> list[Function]:
+    """Disassemble an object file of x86 or Arm."""
+    command = ([ARM_OBJDUMP] if arm else [OBJDUMP, "-M", "intel"]) + ["-d", "-C"]
+    command += ["--no-show-raw-insn", str(path)]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return list(functions(text))

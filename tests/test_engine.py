@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -535,3 +536,15 @@ def test_chats_without_a_system_message_get_the_engines(stories_gguf: Path) -> N
 def test_a_number_of_alternatives_that_is_none_is_refused(engine: Engine, top: Any) -> None:
     with pytest.raises(InvalidOption, match="`top`"):
         engine.token_logprobs([1, 2], top=top)
+
+
+def test_a_cpu_without_vector_instructions_is_told_how_slow_it_is(
+    llama_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("INFERNO_ISA", raising=False)
+    monkeypatch.setattr(_native, "choose_isa", lambda name: "scalar")
+    with pytest.warns(RuntimeWarning, match="30 times slower"):
+        assert Engine.load(llama_gguf, threads=1).isa == "scalar"
+    with warnings.catch_warnings():  # who asks for it knows
+        warnings.simplefilter("error")
+        Engine.load(llama_gguf, threads=1, isa="scalar")

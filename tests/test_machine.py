@@ -233,3 +233,11 @@ def test_of_a_cpus_flags_those_count_that_multiply(
     assert machine.cpu_flags() == []
     fake.write("proc/cpuinfo", f"processor\t: 0\n{line}\n\nprocessor\t: 1\n{line}\n")
     assert machine.cpu_flags() == flags
+
+
+def test_kinds_of_cores_are_counted_by_their_part(fake: Machine) -> None:
+    assert machine.core_kinds() == 1  # x86 says nothing of it, and here there is no file
+    parts = ["0xd05", "0xd05", "0xd0a"]
+    text = "".join(f"processor\t: {i}\nCPU part\t: {part}\n\n" for i, part in enumerate(parts))
+    fake.write("proc/cpuinfo", text)
+    assert machine.core_kinds() == 2

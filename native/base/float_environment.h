@@ -10,27 +10,34 @@ namespace inferno {
 
 class FloatEnvironment {
 public:
-#if defined(__x86_64__) || defined(_M_X64)
-    FloatEnvironment() : saved_(_mm_getcsr()) { _mm_setcsr(0x1F80); }  // the default: all exceptions masked
-    ~FloatEnvironment() { _mm_setcsr(saved_); }
+    FloatEnvironment() : saved_(control()) { set_control(kDefault); }
+    ~FloatEnvironment() { set_control(saved_); }
+    FloatEnvironment(const FloatEnvironment&) = delete;
+    FloatEnvironment& operator=(const FloatEnvironment&) = delete;
 
-private:
-    unsigned saved_;
+    // The control register of this thread: MXCSR, or FPCR on Arm.
+#if defined(__x86_64__) || defined(_M_X64)
+    static constexpr uint64_t kDefault = 0x1F80;  // all exceptions masked
+    static constexpr uint64_t kFlushes = 0x8040;  // results and operands that are denormal
+    static uint64_t control() { return _mm_getcsr(); }
+    static void set_control(uint64_t word) { _mm_setcsr((unsigned)word); }
 #elif defined(__aarch64__)
-    FloatEnvironment() {
-        __asm__ volatile("mrs %0, fpcr" : "=r"(saved_));
-        __asm__ volatile("msr fpcr, %0" : : "r"(uint64_t(0)));
+    static constexpr uint64_t kDefault = 0;
+    static constexpr uint64_t kFlushes = (uint64_t)1 << 24;
+    static uint64_t control() {
+        uint64_t word;
+        __asm__ volatile("mrs %0, fpcr" : "=r"(word));
+        return word;
     }
-    ~FloatEnvironment() { __asm__ volatile("msr fpcr, %0" : : "r"(saved_)); }
+    static void set_control(uint64_t word) { __asm__ volatile("msr fpcr, %0" : : "r"(word)); }
+#else
+    static constexpr uint64_t kDefault = 0, kFlushes = 0;
+    static uint64_t control() { return 0; }
+    static void set_control(uint64_t) {}
+#endif
 
 private:
     uint64_t saved_;
-#else
-    FloatEnvironment() {}
-#endif
-public:
-    FloatEnvironment(const FloatEnvironment&) = delete;
-    FloatEnvironment& operator=(const FloatEnvironment&) = delete;
 };
 
 }  // namespace inferno

@@ -16,7 +16,28 @@
 #define INFERNO_MAY_CHANGE(pointer) __asm__ volatile("" : : "r"(pointer) : "memory")
 #endif
 
+#if defined(_MSC_VER)
+#define INFERNO_INLINE_LAMBDA
+#else
+#define INFERNO_INLINE_LAMBDA __attribute__((always_inline))
+#endif
+
 namespace inferno {
+
+template <int kValue>
+struct Constant {
+    constexpr operator int() const { return kValue; }
+};
+
+// body(Constant<0>), body(Constant<1>), …: a loop whose indices are constants from the start, so that arrays of
+// registers are registers to all of the compiler's passes.
+template <int kCount, int kFirst = 0>
+INFERNO_INLINE void unrolled(const auto& body) {
+    if constexpr (kCount > 0) {
+        body(Constant<kFirst>{});
+        unrolled<kCount - 1, kFirst + 1>(body);
+    }
+}
 
 using f16 = uint16_t;   // IEEE binary16, as bits
 using bf16 = uint16_t;  // the upper half of an IEEE binary32, as bits

@@ -3,6 +3,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
@@ -10,7 +11,11 @@
 #include <stdexcept>
 
 #include "base/check.h"
+#include "base/cpu.h"
+#include "base/float_environment.h"
 #include "bindings/arrays.h"
+#include "cases/frozen_model.h"
+#include "cases/kernel_cases.h"
 #include "kernels/dispatch.h"
 #include "runtime/kv_cache.h"
 #include "runtime/matrix.h"
@@ -381,6 +386,17 @@ std::vector<int> walk_phases(ThreadPool& pool, const std::vector<int>& counts, i
     return {runs.begin(), runs.end()};
 }
 
+// Names of the instruction sets that features stand for.
+std::vector<std::string> names_of(const CpuFeatures& features) {
+    std::vector<std::string> names;
+#define X(isa) \
+    if (features.isa) names.push_back(#isa);
+    INFERNO_X86_ISAS(X)
+    INFERNO_ARM_ISAS(X)
+#undef X
+    return names;
+}
+
 }  // namespace
 
 void bind_testing(nb::module_& m) {
@@ -408,6 +424,38 @@ void bind_testing(nb::module_& m) {
     m.def("f32_to_f16", [](float x) { return f32_to_f16(x); }, "x"_a);
     m.def("f16_to_f32", [](f16 x) { return f16_to_f32(x); }, "x"_a);
     m.def("f32_to_bf16", [](float x) { return f32_to_bf16(x); }, "x"_a);
+    m.def(
+        "kernel_cases",
+        [](const std::string& isa) {
+            std::vector<std::tuple<std::string, int64_t, uint64_t>> all;
+            for (const KernelCases& cases : kernel_cases(choose_kernels(isa)))
+                all.emplace_back(cases.name, cases.count, cases.hash);
+            return all;
+        },
+        "isa"_a);
+    m.def(
+        "freeze",
+        [](const Model& model) {
+            const std::string bytes = freeze(model);
+            return nb::bytes(bytes.data(), bytes.size());
+        },
+        "model"_a);
+    m.attr("X86_WORDS") =
+        nb::make_tuple("highest_leaf", "leaf1_ecx", "leaf7_ebx", "leaf7_ecx", "leaf7_1_eax", "saved_registers");
+    m.def(
+        "x86_features",
+        [](uint32_t highest_leaf, uint32_t leaf1_ecx, uint32_t leaf7_ebx, uint32_t leaf7_ecx, uint32_t leaf7_1_eax,
+           uint32_t saved_registers) {
+            return names_of(
+                features_of(X86Words{highest_leaf, leaf1_ecx, leaf7_ebx, leaf7_ecx, leaf7_1_eax, saved_registers}));
+        },
+        "highest_leaf"_a, "leaf1_ecx"_a, "leaf7_ebx"_a, "leaf7_ecx"_a, "leaf7_1_eax"_a, "saved_registers"_a);
+    m.def(
+        "arm_features", [](uint64_t hwcap, uint64_t hwcap2) { return names_of(features_of(ArmWords{hwcap, hwcap2})); },
+        "hwcap"_a, "hwcap2"_a);
+    m.attr("FLUSHES") = FloatEnvironment::kFlushes;
+    m.def("float_control", &FloatEnvironment::control);
+    m.def("set_float_control", &FloatEnvironment::set_control, "word"_a);
     m.def("token_tile", [](const std::string& isa) { return choose_kernels(isa).tokens; }, "isa"_a);
 }
 

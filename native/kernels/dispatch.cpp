@@ -8,19 +8,18 @@ namespace {
 
 struct Candidate {
     const char* name;
-    bool (*runs_here)();
+    bool CpuFeatures::* feature;  // null: runs everywhere
     const KernelTable& (*table)();
+
+    bool runs_here() const { return !feature || cpu_features().*feature; }
 };
 
 // Best first.
 constexpr Candidate kCandidates[] = {
-#if defined(INFERNO_HAS_AVX512_VNNI)
-    {"avx512_vnni", cpu_has_avx512_vnni, kernels_avx512_vnni},
-#endif
-#if defined(INFERNO_HAS_AVX2)
-    {"avx2", cpu_has_avx2, kernels_avx2},
-#endif
-    {"scalar", [] { return true; }, kernels_scalar},
+#define X(isa) {#isa, &CpuFeatures::isa, kernels_##isa},
+    INFERNO_ISAS(X)
+#undef X
+        {"scalar", nullptr, kernels_scalar},
 };
 
 }  // namespace

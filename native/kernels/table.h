@@ -3,6 +3,7 @@
 // their preconditions, which are checked when a plan is built.
 #pragma once
 #include "kernels/cache_types.h"
+#include "kernels/isa/isas.h"
 #include "quant/formats.h"
 
 namespace inferno {
@@ -114,11 +115,8 @@ struct KernelTable {
 };
 
 const KernelTable& kernels_scalar();
-#if defined(INFERNO_HAS_AVX2)
-const KernelTable& kernels_avx2();
-#endif
-#if defined(INFERNO_HAS_AVX512_VNNI)
-const KernelTable& kernels_avx512_vnni();
-#endif
+#define X(isa) const KernelTable& kernels_##isa();
+INFERNO_ISAS(X)
+#undef X
 
 }  // namespace inferno

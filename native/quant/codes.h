@@ -4,7 +4,7 @@
 // are columns 4m .. 4m + 3 and 16 + 4m .. 19 + 4m. These groups are the outer loop, so that each broadcast
 // of four activations serves every row. scale<Isa>(tile block), and minimum<Isa> if kHasMinimum, are floats.
 #pragma once
-#include "quant/activations.h"
+#include "quant/held.h"
 
 namespace inferno {
 
@@ -42,13 +42,12 @@ INFERNO_INLINE void add_block(const typename Format::TileBlock& w, const Q8Block
 // An instruction set with narrow sums widens them every Isa::code_run(largest code) groups. One that can
 // begin its sums anywhere begins them at the offset's share; the others add it when they widen.
 template <class Isa, class Format, int T, int R>
+    requires(!Isa::kHoldsCodes)
 INFERNO_INLINE void step_unsigned(const typename Format::TileBlock* const (&w)[R], const Q8Block<T>& x,
                                   float (*acc)[T][kTileRows]) {
     constexpr int kRun = Isa::code_run(Format::kLargestCode) / 2;
     static_assert(kRun == 4 || kRun == 2);
-    const auto start = [&](int t) {  // bias is -8 * sum(q)
-        return Format::kOffset % 8 ? (x.bias[t] >> 3) * Format::kOffset : x.bias[t] * (Format::kOffset / 8);
-    };
+    const auto start = [&](int t) { return start_of<Format>(x.bias[t]); };
     typename Isa::CodeSum sum[R][T];
     [[maybe_unused]] typename Isa::I32 first_run[R][T];
 #pragma GCC unroll 4
@@ -91,6 +90,7 @@ INFERNO_INLINE void step_unsigned(const typename Format::TileBlock* const (&w)[R
 
 // A block of codes that are int8.
 template <class Isa, class Format, int T, int R>
+    requires(!Isa::kHoldsCodes)
 INFERNO_INLINE void step_signed(const typename Format::TileBlock* const (&w)[R], const Q8Block<T>& x,
                                 float (*acc)[T][kTileRows]) {
     typename Isa::ByteSum sum[R][T];

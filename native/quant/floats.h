@@ -4,7 +4,7 @@
 // multiply-add; then one addition joins it to the row's total. The blocks' chains are independent,
 // so the adder's latency hides, and the error grows with K/32 and not with K.
 #pragma once
-#include "quant/activations.h"
+#include "quant/held.h"
 
 namespace inferno {
 
@@ -42,6 +42,27 @@ struct FloatFormat {
     // acc[r][t] += sum over the block, in column order.
     template <class Isa, int T, int R>
     INFERNO_INLINE void step(const TileBlock* const (&w)[R], const F32Block<T>& x, float (*acc)[T][kTileRows]) {
+        add<Isa, T>(w, x.x, [&](int r, int t) INFERNO_INLINE_LAMBDA { return acc[r][t]; });
+    }
+
+    // The same for any number of tokens: four at once are 16 accumulators of Arm's 32 registers.
+    template <class Isa>
+    INFERNO_INLINE void step_held(const TileBlock& w, F32Tokens x, int tokens, float (*acc)[kTileRows]) {
+        const TileBlock* const tiles[] = {&w};
+        const auto some = [&](int first, auto width) INFERNO_INLINE_LAMBDA {
+            add<Isa, width>(tiles, x.x + first, [&](int, int t) INFERNO_INLINE_LAMBDA { return acc[first + t]; });
+        };
+        int t = 0;
+#pragma GCC unroll 1
+        for (; t + 4 <= tokens; t += 4) some(t, Constant<4>{});
+        if (t + 2 <= tokens) some(t, Constant<2>{}), t += 2;
+        if (t < tokens) some(t, Constant<1>{});
+    }
+
+private:
+    // acc(r, t): 16 rows of row tile r, of token t.
+    template <class Isa, int T, int R>
+    INFERNO_INLINE void add(const TileBlock* const (&w)[R], const float (*x)[kBlock], const auto& acc) {
         typename Isa::F32 sum[R][T];
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r)
@@ -55,7 +76,7 @@ struct FloatFormat {
                 column[r] = Storage::template column<Isa>(&w[r]->w[k / kGroup][0][0], k % kGroup);
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) {
-                const auto value = Isa::splat(x.x[t][k]);
+                const auto value = Isa::splat(x[t][k]);
 #pragma GCC unroll 4
                 for (int r = 0; r < R; ++r) sum[r][t] = Isa::fma(column[r], value, sum[r][t]);
             }
@@ -63,7 +84,7 @@ struct FloatFormat {
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
-            for (int t = 0; t < T; ++t) Isa::store(acc[r][t], Isa::add(Isa::load(acc[r][t]), sum[r][t]));
+            for (int t = 0; t < T; ++t) Isa::store(acc(r, t), Isa::add(Isa::load(acc(r, t)), sum[r][t]));
     }
 };
 

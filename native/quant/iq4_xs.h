@@ -106,6 +106,32 @@ struct IQ4_XS {
         }
     }
 
+    // The same for any number of tokens.
+    template <class Isa>
+    INFERNO_INLINE void step_held(const TileBlock& w, Q8KTokens x, int tokens, float (*acc)[kTileRows]) {
+        alignas(64) int32_t total[Isa::kTokens][kTileRows];
+        std::memset(total, 0, (size_t)tokens * sizeof total[0]);
+#pragma GCC unroll 1
+        for (int s = 0; s < 8; ++s) {
+            prefetch_part<Isa, 8>(&w, s);
+            const auto codes = [&](int m, typename Isa::Bytes& low, typename Isa::Bytes& high) INFERNO_INLINE_LAMBDA {
+                load_nibbles<Isa>(w.nibbles[s], m, low, high);
+                low = Isa::lookup(low, kIq4Values);
+                high = Isa::lookup(high, kIq4Values);
+            };
+            const auto scale = [&](int) INFERNO_INLINE_LAMBDA {
+                return Isa::scale_of(Isa::load_bytes((const uint8_t*)w.scales[s / 4]), s % 4);
+            };
+            const auto start = [](int, int) INFERNO_INLINE_LAMBDA { return 0; };
+            add_held<Isa, 32, 4>(codes, scale, x, tokens, 32 * s, start, total);
+        }
+        const auto d = Isa::load_f16(w.d);
+        const auto nothing = [](int, const auto&, auto a) INFERNO_INLINE_LAMBDA { return a; };
+        unrolled<Isa::kSlices>([&](auto s) INFERNO_INLINE_LAMBDA {
+            add_totals<Isa>(Isa::slice(d, s), x, tokens, s, total, acc, nothing);
+        });
+    }
+
 private:
     INFERNO_INLINE int scale(const Block& in, int s) {
         const int low = in.scale_low[s / 2] >> s % 2 * 4 & 15, high = in.scale_high[s / 4] >> s % 4 * 2 & 3;

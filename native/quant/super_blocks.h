@@ -356,4 +356,48 @@ INFERNO_INLINE void step_super_block(const typename From::TileBlock& w, const Q8
     }
 }
 
+// The same for any number of tokens.
+template <class Isa, class From>
+INFERNO_INLINE void step_super_block_held(const typename From::TileBlock& w, Q8KTokens x, int tokens,
+                                          float (*acc)[kTileRows]) {
+    using Format = typename From::Format;
+    constexpr int kSubBlocks = 32 / Format::kSubBlock;  // of 32 columns
+    typename From::Scales scales;
+    From::load_scales(w, scales);
+    alignas(64) int32_t total[Isa::kTokens][kTileRows];
+    std::memset(total, 0, (size_t)tokens * sizeof total[0]);
+#pragma GCC unroll 1
+    for (int s = 0; s < 8; ++s) {
+        if constexpr (From::kPrefetched > 0) prefetch_part<Isa, From::kPrefetched>(&w, s);
+        const auto codes = [&](int m, typename Isa::Bytes& first, typename Isa::Bytes& second)
+                               INFERNO_INLINE_LAMBDA { From::codes(w, s, m, first, second); };
+        const auto scale = [&](int i) INFERNO_INLINE_LAMBDA { return From::scale(scales, s * kSubBlocks + i); };
+        const auto start = [&](int t, int i) INFERNO_INLINE_LAMBDA {
+            if constexpr (Format::kHasMinima)
+                return 0;
+            else
+                return x.bias[t][s * kSubBlocks + i] >> (5 - Format::kOffsetBits);
+        };
+        add_held<Isa, Format::kSubBlock, 1>(codes, scale, x, tokens, 32 * s, start, total);
+    }
+    [[maybe_unused]] typename From::Factors factors;
+    if constexpr (Format::kHasMinima) From::load_factors(w, factors);
+    unrolled<Isa::kSlices>([&](auto s) INFERNO_INLINE_LAMBDA {
+        using Slice = typename Isa::Slice;
+        [[maybe_unused]] typename Isa::template Factors<2 * From::kWords> own;
+        if constexpr (Format::kHasMinima) own = Isa::template factors_of<2 * From::kWords>(factors, s);
+        [[maybe_unused]] typename Slice::F32 dmin;
+        if constexpr (Format::kHasMinima) dmin = Isa::slice(From::dmin(w), s);
+        const auto add_minima = [&](int t, auto scaled, typename Slice::F32 a) INFERNO_INLINE_LAMBDA {
+            if constexpr (Format::kHasMinima) {
+                const auto* sums = Format::kSubBlock == 16 ? x.sums16[t] : x.sums32[t];
+                return Slice::fma(Slice::to_float(Isa::dot_pairs(own, sums)), scaled(dmin), a);
+            } else {
+                return a;
+            }
+        };
+        add_totals<Isa>(Isa::slice(From::d(w), s), x, tokens, s, total, acc, add_minima);
+    });
+}
+
 }  // namespace inferno

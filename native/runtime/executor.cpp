@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/float_environment.h"
 #include "runtime/rotation.h"
 
 namespace inferno {
@@ -100,6 +101,7 @@ void Executor::forward(const std::vector<SequenceRows>& batch, const std::functi
     check(output == Output::logits || last_norm_, "a norm comes before the head");
     pool_->check_process();
     const std::lock_guard lock(mutex_);
+    const FloatEnvironment environment;  // for what `take_output` computes
     output_ = output;
     lay_out(batch);
     if (num_rows_ == 0) return take_output();

@@ -113,6 +113,15 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def core_kinds() -> int:
+    """Return how many kinds of cores Linux tells apart, on Arm: two or more on big.LITTLE."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return 1
+    return max(1, len(set(re.findall(r"^CPU part\s*:\s*(\S+)", text, re.MULTILINE))))
+
+
 # Of a CPU's hundred flags, those that say what it multiplies with.
 _VECTOR_FLAGS = re.compile(
     r"avx\w*|fma|f16c|ssse3|sse4_[12]|amx_\w+|gfni|asimd\w*|i8mm|bf16|fphp|sve\w*|sme2?|sme_\w+"

@@ -52,3 +52,12 @@ def test_an_impossible_isa_in_the_environment_is_an_error(
     monkeypatch.setenv("INFERNO_ISA", "sse9")
     assert main(["doctor"]) == 2
     assert "`sse9`" in capsys.readouterr().err
+
+
+def test_cores_of_several_kinds_are_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of big.LITTLE the kernel reports what all cores can run, which is what is used."""
+    monkeypatch.setattr("inferno.machine.core_kinds", lambda: 2)
+    assert main(["doctor"]) == 0
+    assert "(its 2 kinds of cores have: " in capsys.readouterr().out

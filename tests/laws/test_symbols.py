@@ -7,6 +7,7 @@ be able to run that one. So a weak symbol of such an object must name the object
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
@@ -23,11 +24,25 @@ from reference import quantization
 testing = _native.testing
 
 ROOT = Path(__file__).parents[2]
-OBJECTS = sorted(ROOT.glob("build/cp3*/**/inferno_*.dir/**/*.o"))
+OBJECTS = sorted(
+    path
+    for path in ROOT.glob("build/cp3*/**/isa/*.o")
+    if f"inferno_{path.name.split('.')[0]}.dir" in path.parts  # else it is of tests alone
+)
+# What is compiled for any CPU: base, runtime, bindings.
+OTHERS = sorted(
+    path for name in ("core", "_native") for path in ROOT.glob(f"build/cp3*/**/*{name}.dir/**/*.o")
+)
 NM = shutil.which("nm")
 WEAK = "WVuvw"  # as nm marks them: weak or unique, functions or data
 
 needs_objects = pytest.mark.skipif(not (OBJECTS and NM), reason="needs nm and a build directory")
+
+
+def type_of(path: Path) -> str:
+    """Return the type that an object's kernels name: struct AvxVnni lives in isa/avx_vnni.h."""
+    isa = path.name.split(".")[0]
+    return "inferno::" + "".join(part.capitalize() for part in isa.split("_"))
 
 
 def symbols(path: Path) -> list[tuple[str, str]]:
@@ -40,11 +55,38 @@ def symbols(path: Path) -> list[tuple[str, str]]:
 @needs_objects
 @pytest.mark.parametrize("path", OBJECTS, ids=lambda path: path.stem.split(".")[0])
 def test_every_weak_symbol_names_its_isa(path: Path) -> None:
-    isa = path.name.split(".")[0]
-    type_name = "inferno::" + isa.title().replace("_", "")  # struct Avx2 lives in isa/avx2.h
+    type_name = type_of(path)
     weak = [name for mark, name in symbols(path) if mark in WEAK]
     assert weak, "kernels are templates, so there are some"
     assert [name for name in weak if type_name not in name] == []
+
+
+@needs_objects
+def test_no_object_could_take_a_weak_symbol_of_an_isa() -> None:
+    """Neither another instruction set's nor one of the rest of the library."""
+    taken: dict[str, str] = {}
+    for path in [*OBJECTS, *OTHERS]:
+        weak = {name for mark, name in symbols(path) if mark in "WVu"}  # defined here
+        if path in OBJECTS:
+            assert [name for name in weak if name in taken] == [], path.name
+            taken.update(dict.fromkeys(weak, path.name))
+        else:
+            assert [name for name in weak if name in taken] == [], path.name
+
+
+@needs_objects
+@pytest.mark.skipif(not OBJDUMP, reason="needs objdump or llvm-objdump")
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86")
+def test_the_rest_of_the_library_runs_on_any_x86() -> None:
+    """No instruction of AVX or later, which all begin with a `v`, beyond the objects of sets."""
+    assert OBJDUMP
+    scalar = [path for path in OBJECTS if path.name.startswith("scalar.")]
+    assert OTHERS and scalar
+    for path in [*OTHERS, *scalar]:
+        command = [OBJDUMP, "-d", "--no-show-raw-insn", str(path)]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found = re.findall(r"^\s*[0-9a-f]+:\s+(v\w+ .*|.*%[yz]mm\d.*)$", text, re.M)
+        assert found == [], path.name
 
 
 @needs_objects
@@ -110,7 +152,7 @@ def test_a_table_points_to_kernels_of_its_isa_alone(path: Path) -> None:
     table = re.search(r"FOR \[\.data\.rel\.ro[\w.]*\]:\n(.*?)\n\n", text, re.DOTALL)
     assert table
     kernels = [line.split(maxsplit=2)[2] for line in table[1].splitlines() if "(" in line]
-    type_name = "inferno::" + path.name.split(".")[0].title().replace("_", "")
+    type_name = type_of(path)
     assert [name for name in kernels if f"<{type_name}" not in name] == []
     assert sum("inferno::matmul<" in name for name in kernels) == len(_native.formats())
     assert sum("inferno::attention<" in name for name in kernels) == len(_native.cache_types())

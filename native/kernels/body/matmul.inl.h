@@ -59,15 +59,45 @@ void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token)
     for (int r = 0; r < R; ++r) finish<Isa>(a, tile + r, token, T, acc[r]);
 }
 
+// A block for any number of tokens (quant/held.h).
+template <class Isa, class Format, class Tokens>
+INFERNO_INLINE void step_any(const typename Format::TileBlock& w, Tokens x, int tokens, float (*acc)[kTileRows]) {
+    if constexpr (SuperBlock<Format>)
+        step_super_block_held<Isa, Packed<Isa, Format>>(w, x, tokens, acc);
+    else if constexpr (requires { Format::template step_held<Isa>(w, x, tokens, acc); })
+        Format::template step_held<Isa>(w, x, tokens, acc);
+    else
+        step_held<Isa, Format>(w, x, tokens, acc);
+}
+
+// A row tile for `width` tokens: where codes are held, one code does for all widths.
+template <class Isa, class Format>
+void held_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token, int width) {
+    const auto* w = (const typename Format::TileBlock*)a.tiles + tile * a.blocks;
+    const int64_t bytes = activation_bytes(Format::kActivation, width, Format::kColumns);
+    alignas(64) float acc[Isa::kTokens][kTileRows];
+    std::memset(acc, 0, (size_t)width * sizeof acc[0]);
+    for (int64_t b = 0; b < a.blocks; ++b, x += bytes) {
+        if constexpr (Format::kColumns == kBlock) prefetch_part<Isa, 1>(w + b, 0);
+        step_any<Isa, Format>(w[b], tokens_of<Format::kActivation>(x, width), width, acc);
+    }
+    if constexpr (Format::kActivation == Activation::q8) settle<Isa>(acc, width);
+    finish<Isa>(a, tile, token, width, acc);
+}
+
 // All row tiles of the panel for `width` tokens, 1 <= width <= T, R row tiles at a time.
 template <class Isa, class Format, int T, int R>
 INFERNO_INLINE void matmul_tokens(const MatmulArgs& a, const uint8_t* x, int token, int width) {
-    if constexpr (T > 1) {
-        if (width < T) return matmul_tokens<Isa, Format, T - 1, R>(a, x, token, width);
+    if constexpr (Isa::kHoldsCodes) {
+        for (int64_t tile = a.first_tile; tile < a.last_tile; ++tile) held_tile<Isa, Format>(a, tile, x, token, width);
+    } else {
+        if constexpr (T > 1) {
+            if (width < T) return matmul_tokens<Isa, Format, T - 1, R>(a, x, token, width);
+        }
+        int64_t tile = a.first_tile;
+        for (; tile + R <= a.last_tile; tile += R) matmul_tile<Isa, Format, T, R>(a, tile, x, token);
+        for (; tile < a.last_tile; ++tile) matmul_tile<Isa, Format, T, 1>(a, tile, x, token);
     }
-    int64_t tile = a.first_tile;
-    for (; tile + R <= a.last_tile; tile += R) matmul_tile<Isa, Format, T, R>(a, tile, x, token);
-    for (; tile < a.last_tile; ++tile) matmul_tile<Isa, Format, T, 1>(a, tile, x, token);
 }
 
 // Blocks of a row tile that are taken apart at once: they stay in L1 while the tokens pass by, and the next ones are
@@ -82,14 +112,25 @@ void expanded_tile(const typename Expanded<Isa, Format>::TileBlock* w, int64_t b
     for (int64_t b = 0; b < blocks; ++b) step_super_block<Isa, Expanded<Isa, Format>, T>(w[b], xs[b], acc);
 }
 
+template <class Isa, class Format>
+void expanded_held_tile(const typename Expanded<Isa, Format>::TileBlock* w, int64_t blocks, const uint8_t* x,
+                        float (*acc)[kTileRows], int width) {
+    for (int64_t b = 0; b < blocks; ++b, x += width * sizeof(Q8KBlock<1>))
+        step_super_block_held<Isa, Expanded<Isa, Format>>(w[b], Q8KTokens::of(x, width), width, acc);
+}
+
 // For `width` tokens, 1 <= width <= T, from block `first` of theirs on.
 template <class Isa, class Format, int T>
 INFERNO_INLINE void expanded_tokens(const typename Expanded<Isa, Format>::TileBlock* w, int64_t first, int64_t blocks,
                                     const uint8_t* x, float (*acc)[kTileRows], int width) {
-    if constexpr (T > 1) {
-        if (width < T) return expanded_tokens<Isa, Format, T - 1>(w, first, blocks, x, acc, width);
+    if constexpr (Isa::kHoldsCodes) {
+        expanded_held_tile<Isa, Format>(w, blocks, x + first * width * (int64_t)sizeof(Q8KBlock<1>), acc, width);
+    } else {
+        if constexpr (T > 1) {
+            if (width < T) return expanded_tokens<Isa, Format, T - 1>(w, first, blocks, x, acc, width);
+        }
+        expanded_tile<Isa, Format, T>(w, blocks, x + first * (int64_t)sizeof(Q8KBlock<T>), acc);
     }
-    expanded_tile<Isa, Format, T>(w, blocks, x + first * (int64_t)sizeof(Q8KBlock<T>), acc);
 }
 
 // Many tokens times blocks of 256 columns: each is taken apart once for all of them.

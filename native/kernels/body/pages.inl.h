@@ -74,6 +74,8 @@ void score_tile(const Q8Block<T>* queries, const Q8_0::TileBlock* keys, int bloc
         }
         Q8_0::step<Isa, T>(tiles, queries[b], acc);
     }
+    if constexpr (Isa::kHoldsCodes)
+        for (int r = 0; r < R; ++r) settle<Isa>(acc[r], T);
     for (int r = 0; r < R; ++r)
         for (int t = 0; t < T; ++t)
             Isa::store(scores + t * kPagePositions + r * kKeyGroup, Isa::mul(Isa::load(acc[r][t]), Isa::splat(scale)));

@@ -6,7 +6,7 @@
 
 // Compilers reassociate the integer sums of several tokens into one tree and spill it: an empty
 // statement that "changes" a register keeps each sum where it is.
-#if defined(__GNUC__)
+#if defined(__GNUC__) && defined(__AVX2__)
 #define INFERNO_PIN(a, b) __asm__("" : "+x"(a), "+x"(b))
 #else
 #define INFERNO_PIN(a, b)
@@ -23,6 +23,7 @@ struct Avx2 {
     // Tokens from which blocks of 256 columns are taken apart before they are multiplied: at 16, Q4_K gains 4 %,
     // Q6_K 13 %, Q5_K 25 % (docs/lab-notebook.md).
     static constexpr int kExpandsFrom = 16;
+    static constexpr bool kHoldsCodes = false;
     // Rows of attention side by side: six by 16 lanes are 12 accumulators, two registers of keys and one
     // broadcast.
     static constexpr int kGroupRows = 6;

@@ -16,6 +16,7 @@ struct Avx512Vnni {
     // Tokens from which blocks of 256 columns are taken apart before they are multiplied: at 64, Q6_K gains 3 %
     // and Q4_K loses 1 % (docs/lab-notebook.md).
     static constexpr int kExpandsFrom = 96;
+    static constexpr bool kHoldsCodes = false;
     // Rows of attention side by side: of 32 registers, 12 are accumulators; four would hide the latency.
     static constexpr int kGroupRows = 12;
 

@@ -20,6 +20,7 @@ struct Scalar {
     static constexpr int kTiles = 1;
     // Tokens from which blocks of 256 columns are taken apart before they are multiplied.
     static constexpr int kExpandsFrom = 16;
+    static constexpr bool kHoldsCodes = false;
     // Rows of attention side by side.
     static constexpr int kGroupRows = 1;
     static constexpr int kLanes = 16;

@@ -52,6 +52,7 @@ def examine() -> dict[str, Any]:
         "python": sys.version.split()[0],
         "system": platform.platform(),
         "cpu": machine.cpu_name(),
+        "core_kinds": machine.core_kinds(),
         "isas": names,
         "isa": used,
         "threads": threads,
@@ -75,12 +76,15 @@ def _lines(r: dict[str, Any]) -> list[tuple[str, str]]:
     quota = "none" if r["cpu_quota"] is None else f"{r['cpu_quota']:g} CPUs"
     cores = r["physical_cores"] or "unknown"
     memory = r["available_memory"]
+    # What the system reports is what all cores have in common.
+    kinds = r["core_kinds"]
+    whose = "this CPU has" if kinds == 1 else f"its {kinds} kinds of cores have"
     broken = [isa for isa, same in r["same_bits"].items() if not same]
     environment = " ".join(f"{k}={v}" for k, v in r["environment"].items()) or "nothing set"
     return [
         ("inferno", f"{r['version']}, Python {r['python']}, {r['system']}"),
         ("cpu", r["cpu"]),
-        ("instructions", f"{r['isa']} (this CPU has: {', '.join(r['isas'])})"),
+        ("instructions", f"{r['isa']} ({whose}: {', '.join(r['isas'])})"),
         ("threads", f"{r['threads']} (affinity {r['affinity']}, cores {cores}, quota {quota})"),
         ("memory", "unknown" if memory is None else f"{format_bytes(memory)} available"),
         ("huge pages", r["huge_pages"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,9 @@ def load(arguments: argparse.Namespace) -> Engine:
     """Load `arguments.model` with the engine flags that were given."""
     import inferno
 
-    with LoadProgress() as progress:
+    with LoadProgress() as progress, warnings.catch_warnings():
+        # That plain C++ runs is said below, as commands say things.
+        warnings.simplefilter("ignore", RuntimeWarning)
         return inferno.Engine.load(arguments.model, progress=progress, **engine_options(arguments))
 
 
