@@ -62,7 +62,7 @@ ThreadPool::ThreadPool(int threads) {
                     "`threads`: expected 1 to " + std::to_string(kMaxThreads) + ", found " + std::to_string(threads));
     workers_->reserve(threads - 1);
     try {
-        for (int i = 1; i < threads; ++i) workers_->emplace_back([this](std::stop_token stop) { work(stop); });
+        for (int i = 1; i < threads; ++i) workers_->emplace_back([this] { work(); });
     } catch (const std::system_error&) {
         const int started = size();
         stop();
@@ -87,10 +87,11 @@ void ThreadPool::check_process() const {
 }
 
 void ThreadPool::stop() {
-    for (auto& worker : *workers_) worker.request_stop();
+    stopping_.store(true);
     jobs_.fetch_add(1);
     jobs_.notify_all();
-    workers_->clear();  // joins
+    for (auto& worker : *workers_) worker.join();
+    workers_->clear();
 }
 
 int ThreadPool::current_process() {
@@ -101,11 +102,11 @@ int ThreadPool::current_process() {
 #endif
 }
 
-void ThreadPool::work(std::stop_token stop) {
+void ThreadPool::work() {
     inside_a_job = true;
     const FloatEnvironment environment;
     Patience patience;
-    while (!stop.stop_requested()) {
+    while (!stopping_.load()) {
         const uint32_t job = jobs_.load();
         if (take_chunk()) {
             patience = {};
@@ -114,7 +115,7 @@ void ThreadPool::work(std::stop_token stop) {
         if (patience.wait() || running_.load()) continue;
         parked_.fetch_add(1);
         // `jobs_` was read before the look at the ticket: a job that began since then has changed it.
-        if (!stop.stop_requested()) jobs_.wait(job);
+        if (!stopping_.load()) jobs_.wait(job);
         parked_.fetch_sub(1);
         patience = {};
     }

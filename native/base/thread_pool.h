@@ -50,7 +50,7 @@ public:
 
 private:
     static int current_process();
-    void work(std::stop_token stop);
+    void work();
     bool take_chunk();  // false: nothing to claim right now
     void run_chunk(int phase, int chunk);
     void open_phase(int phase);
@@ -72,8 +72,10 @@ private:
     std::mutex failure_mutex_;
 
     std::mutex callers_;  // one job at a time
-    // Behind a pointer, to be left alone in a forked child, where there are no threads to join.
-    std::unique_ptr<std::vector<std::jthread>> workers_ = std::make_unique<std::vector<std::jthread>>();
+    std::atomic<bool> stopping_{false};
+    // Behind a pointer, to be left alone in a forked child, where there are no threads to join. Not
+    // std::jthread, which Apple's library does not have yet.
+    std::unique_ptr<std::vector<std::thread>> workers_ = std::make_unique<std::vector<std::thread>>();
     const int process_ = current_process();
 };
 
