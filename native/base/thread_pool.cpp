@@ -70,6 +70,9 @@ ThreadPool::ThreadPool(int threads) {
             "out-of-memory",
             "Threads: expected " + std::to_string(threads) + ", but the system gave only " + std::to_string(started),
             "use fewer threads, or raise the limits on processes and memory");
+    } catch (...) {
+        stop();  // threads that nobody joins would end the process
+        throw;
     }
 }
 
