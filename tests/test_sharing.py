@@ -178,12 +178,13 @@ STARVED = """
 import resource, sys
 from inferno import OutOfMemory, _native
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (size + (300 << 20), -1))
+before = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (size + (300 << 20), before[1]))
 try:
     _native.ThreadPool(256)
 except OutOfMemory as error:
     assert "expected 256" in str(error)
-    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+    resource.setrlimit(resource.RLIMIT_AS, before)
     assert _native.testing.walk_phases(_native.ThreadPool(2), [5]) == [1] * 5
     sys.exit(7)
 """
