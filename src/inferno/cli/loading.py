@@ -26,8 +26,8 @@ def load(arguments: argparse.Namespace) -> Engine:
     import inferno
 
     with LoadProgress() as progress, warnings.catch_warnings():
-        # That plain C++ runs is said below, as commands say things.
-        warnings.simplefilter("ignore", RuntimeWarning)
+        # That plain C++ runs is said below, as commands say things; other warnings are shown.
+        warnings.filterwarnings("ignore", "This CPU has none", RuntimeWarning)
         return inferno.Engine.load(arguments.model, progress=progress, **engine_options(arguments))
 
 
@@ -110,9 +110,7 @@ class LoadProgress:
         if self._bar is None or what != self._what:
             if self._bar is not None:
                 self._bar.close()
-            tqdm.monitor_interval = (
-                0  # it would start a thread, which sees to bars that stand still
-            )
+            tqdm.monitor_interval = 0  # no thread that sees to bars which stand still
             self._bar = tqdm(
                 desc=printable(what),
                 unit=COUNTED.get(what, "B"),
