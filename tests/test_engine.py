@@ -450,19 +450,6 @@ def test_embeddings_are_those_of_transformers(request, kind: str, pooling: str) 
         assert math.isclose(np.linalg.norm(vector), 1, rel_tol=1e-6)
 
 
-def test_an_embedding_knows_nothing_of_its_company(
-    stories_gguf: Path, isa: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = ["Once upon a time", "there was", "a little dog who lived in a big house. " * 3, "x"]
-    expected = engines.load(stories_gguf).embed(texts)
-    together = engines.load(stories_gguf, isa=isa, threads=2)
-    assert together.embed(texts).tobytes() == expected.tobytes()
-    monkeypatch.setattr("inferno.engine.MAX_PASS_ROWS", 7)  # texts are cut, and share passes
-    assert together.embed(texts).tobytes() == expected.tobytes()
-    alone = np.concatenate([together.embed([text]) for text in texts])
-    assert alone.tobytes() == expected.tobytes()
-
-
 def test_texts_to_embed_are_no_prompts(engine: Engine) -> None:
     bos = engine.tokenizer.bos_id
     assert bos is not None and engine.tokenizer.adds_bos

@@ -8,13 +8,11 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from math import prod
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -29,8 +27,6 @@ from inferno.generation import Generation, TokenLogprobs
 from inferno.graph import Floats
 from inferno.loading import (
     KV_CACHE_TYPES,
-    LOGITS_ROWS,
-    MAX_PASS_ROWS,
     LoadedModel,
     Progress,
     checked_kv_cache,
@@ -38,22 +34,15 @@ from inferno.loading import (
 )
 from inferno.machine import MAX_THREADS, default_threads
 from inferno.options import SamplingParams
+from inferno.passes import InTurn, at_once, hidden_blocks, logit_blocks
 from inferno.prefix_cache import PAGE_POSITIONS, PrefixCache
 from inferno.recipes import weight_choices
 from inferno.scoring import POOLINGS, Score, pooled
 from inferno.session import Rows, Session, context_full
 from inferno.speculation import PassCosts
+from inferno.token_ids import checked_ids
 from inferno.tokenizer import Tokenizer, tokenizer_for
 from inferno.weights import open_checkpoint
-
-# Runs a function when a forward pass may be run, with how many rows that may have; it returns how
-# many they were.
-InTurn: TypeAlias = Callable[[Callable[[int], int]], None]
-
-
-def at_once(work: Callable[[int], int]) -> None:
-    """Be the only one who asks for passes."""
-    work(MAX_PASS_ROWS)
 
 
 @dataclass(frozen=True)
@@ -356,8 +345,8 @@ class Engine:
             InvalidOption: an id is not in the vocabulary.
             ContextFull: there are more ids than the context has positions.
         """
-        checked = self._checked_ids(ids)
-        rows = list(self._logit_blocks(checked))
+        checked = checked_ids(ids, self.config.vocab_size, self.context)
+        rows = list(logit_blocks(self, checked))
         return np.concatenate(rows) if rows else np.empty((0, self.config.vocab_size), np.float32)
 
     def score(self, text_or_ids: str | Iterable[int]) -> Score:
@@ -370,7 +359,7 @@ class Engine:
         ids = self._prompt_ids(text_or_ids)
         logprobs: list[float] = []
         position = 1
-        for block in self._logit_blocks(ids):
+        for block in logit_blocks(self, ids):
             for logits in block:
                 if position < len(ids):
                     total = self._executor.log_sum_exp(logits)
@@ -395,7 +384,7 @@ class Engine:
             raise InvalidOption(f"`top`: expected an integer from 0 on, found {shown(top)}")
         ids = self._prompt_ids(text_or_ids)
         found: list[TokenLogprobs | None] = [None] if ids else []
-        for block in self._logit_blocks(ids, in_turn=in_turn):
+        for block in logit_blocks(self, ids, in_turn=in_turn):
             for logits in block:
                 if len(found) < len(ids):
                     found.append(self._logprobs_of(ids[len(found)], logits, top))
@@ -435,7 +424,7 @@ class Engine:
         all_ids = [self._ids_to_embed(number, text) for number, text in enumerate(texts)]
         vectors = np.empty((len(all_ids), self.config.hidden_size), np.float32)
         states: list[Floats] = []
-        for number, rows in self._hidden_blocks(all_ids, in_turn):
+        for number, rows in hidden_blocks(self, all_ids, in_turn):
             states.append(rows)
             if sum(map(len, states)) == len(all_ids[number]):
                 vectors[number] = pooled(np.concatenate(states), pooling)
@@ -461,6 +450,11 @@ class Engine:
         self._make_room(batch)
         return self._executor.forward(batch)
 
+    def _forward_hidden(self, batch: list[Rows]) -> Floats:
+        """Run a pass for what its rows are after the last norm, instead of logits."""
+        self._make_room(batch)
+        return self._executor.forward_hidden(batch)
+
     def _make_room(self, batch: list[Rows]) -> None:
         pages = 0
         for cache, ids, _ in batch:
@@ -470,78 +464,13 @@ class Engine:
 
     def _seconds_of_pass(self, rows: int) -> float:
         """Time a pass over so many rows of an empty session."""
-        cache = _native.KvCache(self._loaded.pages)
+        cache = self._new_cache()
         began = time.perf_counter()
         self._executor.forward([(cache, np.zeros(rows, dtype=np.int32), "all")])
         return time.perf_counter() - began
 
     def _new_cache(self) -> _native.KvCache:
         return _native.KvCache(self._loaded.pages)
-
-    def _logit_blocks(
-        self,
-        ids: Sequence[int],
-        first: int = 0,
-        cache: _native.KvCache | None = None,
-        in_turn: InTurn = at_once,
-    ) -> Iterator[Floats]:
-        """Yield the logits after ids[first], ids[first + 1], …, some rows at a time.
-
-        `cache` may hold some of the ids before those; it grows by the rest.
-        """
-        if len(ids) > self.context:
-            raise context_full(0, len(ids), self)
-        grown = self._new_cache() if cache is None else cache
-        array = np.array(ids, dtype=np.int32)
-        found: list[Floats] = []
-
-        def run(room: int) -> int:
-            start = len(grown)
-            wanted, end = ("none", first) if start < first else ("all", start + LOGITS_ROWS)
-            chunk = array[start : min(start + room, end)]
-            rows = self._forward([(grown, chunk, wanted)])
-            if wanted == "all":
-                found.append(rows)
-            return len(chunk)
-
-        while len(grown) < len(ids):
-            in_turn(run)
-            yield from found
-            found.clear()
-
-    def _hidden_blocks(
-        self, texts: Sequence[Sequence[int]], in_turn: InTurn
-    ) -> Iterator[tuple[int, Floats]]:
-        """Yield (number of the text, hidden states of some of its tokens), in their order.
-
-        Short texts share a pass, and with it the weights that it reads.
-        """
-        left = deque(
-            (number, self._new_cache(), np.array(text, dtype=np.int32))
-            for number, text in enumerate(texts)
-        )
-        found: list[tuple[int, Floats]] = []
-
-        def run(room: int) -> int:
-            batch = []
-            while left and room:
-                number, cache, ids = left.popleft()
-                batch.append((number, cache, ids[:room]))
-                if len(ids) > room:
-                    left.appendleft((number, cache, ids[room:]))
-                room -= len(batch[-1][2])
-            passed: list[Rows] = [(cache, ids, "all") for _, cache, ids in batch]
-            self._make_room(passed)
-            rows, start = self._executor.forward_hidden(passed), 0
-            for number, _, ids in batch:
-                found.append((number, rows[start : start + len(ids)]))
-                start += len(ids)
-            return start
-
-        while left:
-            in_turn(run)
-            yield from found
-            found.clear()
 
     def _ids_to_embed(self, number: int, text: str | Iterable[int]) -> list[int]:
         if isinstance(text, str):
@@ -585,7 +514,7 @@ class Engine:
     ) -> list[int]:
         """Return ids; of text, as it reads after the token `previous` or at the start."""
         if not isinstance(text_or_ids, (str, bytes, bytearray, memoryview)):
-            return self._checked_ids(text_or_ids)
+            return checked_ids(text_or_ids, self.config.vocab_size, self.context)
         text = text_or_ids if isinstance(text_or_ids, str) else bytes(text_or_ids)
         ids = self.tokenizer.encode(text, special=True, previous=previous)
         bos = self.tokenizer.bos_id
@@ -593,45 +522,12 @@ class Engine:
             ids = [bos, *ids]
         return ids
 
-    def _checked_ids(self, ids: Iterable[int]) -> list[int]:
-        # What a tokenizer gives; one by one, a thousand ids would take a tenth of a token's time.
-        if (
-            isinstance(ids, list)
-            and set(map(type, ids)) == {int}
-            and min(ids) >= 0
-            and max(ids) < self.config.vocab_size
-        ):
-            return ids.copy()
-        try:
-            checked = [
-                int(i)
-                if isinstance(i, (int, np.integer)) and not isinstance(i, bool)
-                else _refuse(i)
-                # Of what has no length, one over the context is enough to be too many.
-                for i in (ids if isinstance(ids, Sized) else islice(ids, self.context + 1))
-            ]
-        except TypeError:
-            raise InvalidOption(
-                f"Token ids: expected text or a list of integers, found {type(ids).__name__}"
-            ) from None
-        for i in checked:
-            if not 0 <= i < self.config.vocab_size:
-                raise InvalidOption(
-                    f"Token id {shown(i)}: expected 0 to {self.config.vocab_size - 1}, "
-                    "the vocabulary"
-                )
-        return checked
-
 
 def _has_system(messages: object) -> bool:
     """Tell whether a system message is there, or anything else that the template will refuse."""
     if not isinstance(messages, (list, tuple)):
         return True
     return any(not isinstance(m, Mapping) or m.get("role") == "system" for m in messages)
-
-
-def _refuse(value: object) -> int:
-    raise InvalidOption(f"Token ids: expected integers, found {shown(value)}")
 
 
 def _quantized(model: str | os.PathLike[str], weights: str | None) -> Path | None:

@@ -25,6 +25,7 @@ from inferno.errors import InvalidOption, InvalidText
 from inferno.excerpt import shown
 from inferno.graph import Floats
 from inferno.loading import Progress
+from inferno.passes import logit_blocks
 from inferno.recipes import weight_choices
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def evaluate(
         sequence = [*prefix, *ids[start:end]]
         # The row of a token predicts the one after it.
         row = len(prefix) + scored - start - 1
-        blocks = zip(*(one._logit_blocks(sequence[:-1], row) for one in engines), strict=True)
+        blocks = zip(*(logit_blocks(one, sequence[:-1], row) for one in engines), strict=True)
         for logits in blocks:
             targets = sequence[row + 1 : row + 1 + len(logits[0])]
             tally.add(logits, targets)

@@ -20,6 +20,7 @@ import numpy as np
 from inferno.engine import Engine
 from inferno.errors import InvalidOption
 from inferno.options import SamplingParams
+from inferno.passes import logit_blocks
 
 try:
     from lm_eval.api.model import LM
@@ -183,7 +184,7 @@ class InfernoLM(LM):  # type: ignore[misc]
             cache.truncate(min(_common_length(cached, ids), row))
             cached = ids[:-1]
             total, is_greedy, position = 0.0, True, row + 1
-            for rows in engine._logit_blocks(cached, row, cache):
+            for rows in logit_blocks(engine, cached, row, cache):
                 for logits in rows:
                     token = ids[position]
                     total += float(logits[token]) - engine._executor.log_sum_exp(logits)

@@ -76,6 +76,7 @@ def test_only_what_runs_models_or_probes_the_machine_knows_the_native_core() -> 
         "loading",
         "session",
         "engine",
+        "passes",
         "generation",
         "conversion",
         "quantization",
