@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -467,6 +468,23 @@ def test_log_sum_exp_is_that_of_float64(engine: Engine) -> None:
         x = logits.astype(np.float64)
         expected = x.max() + np.log(np.exp(x - x.max()).sum())
         assert engine._executor.log_sum_exp(logits) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_logarithm_of_a_sum_is_the_nearest_float64_or_its_neighbour(engine: Engine) -> None:
+    for count in (1, 2, 3, 5, 7, 90, 91, 1000, 49_152, 151_936):  # e^0 is 1: the sum is exact
+        found = engine._executor.log_sum_exp(np.zeros(count, np.float32))
+        exact = Decimal(count).ln(Context(prec=40))
+        assert abs(Decimal(found) - exact) < Decimal(math.ulp(found))
+
+
+def test_log_probabilities_are_the_same_bits_in_every_instruction_set(stories_gguf: Path) -> None:
+    def found(isa: str) -> list[str]:
+        score = engines.load(stories_gguf, isa=isa).token_logprobs("Once upon a time", top=3)
+        pairs = [pair for token in score[1:] if token for pair in token.top]
+        return [logprob.hex() for _, logprob in pairs]
+
+    expected = found("scalar")
+    assert expected and all(found(isa) == expected for isa in _native.isas())
 
 
 # ---- through an engine ---------------------------------------------------------------------------

@@ -143,6 +143,22 @@ void check_numbers(const float* logits, int64_t n) {
                     "its weights are damaged, or overflow in the type they were converted to");
 }
 
+// The natural logarithm of a finite x >= 2^-1022, in additions, multiplications and divisions alone: a C library's
+// would differ from system to system. With x = 2^e m, f = m - 1 and s = f / (m + 1),
+// log m = 2 (s + s^3/3 + s^5/5 + …) = f - s (f - 2 (s^2/3 + s^4/5 + …)), where f is exact. sqrt(1/2) <= m <= sqrt(2)
+// keeps |s| below 0.1716, and the first term left out, s^22/23 of s, below 2^-60 of it.
+double natural_log(double x) {
+    // The first 33 bits of log 2, whose product with an exponent is exact, and the rest.
+    constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;
+    int exponent;
+    double m = std::frexp(x, &exponent);  // in [1/2, 1), exactly
+    if (m < 0x1.6a09e667f3bcdp-1) m *= 2.0, --exponent;
+    const double f = m - 1.0, s = f / (m + 1.0), z = s * s;
+    double p = 2.0 / 21.0;
+    for (int odd = 19; odd >= 3; odd -= 2) p = p * z + 2.0 / odd;
+    return exponent * kLn2High - ((s * (f - z * p) - exponent * kLn2Low) - f);
+}
+
 double log_sum_exp(const KernelTable& kernels, const float* logits, int64_t n) {
     const FloatEnvironment environment;
     check_numbers(logits, n);
@@ -155,7 +171,7 @@ double log_sum_exp(const KernelTable& kernels, const float* logits, int64_t n) {
         kernels.exp(shifted, exps, count);
         sum += sum_of(exps, count);
     }
-    return highest + std::log(sum);
+    return highest + natural_log(sum);
 }
 
 Sampler::Sampler(const KernelTable& kernels, int64_t num_tokens, SamplerOptions options)
