@@ -194,7 +194,7 @@ def test_every_import_is_of_the_standard_library_or_declared() -> None:
     """A package that happens to be installed here is none that users have."""
     declared = {"jinja2", "nanobind", "numpy", "platformdirs", "prompt_toolkit", "tqdm"}
     declared |= {"fastapi", "huggingface_hub", "llguidance", "prometheus_client", "starlette"}
-    declared |= {"sqlalchemy", "tokenizers", "uvicorn", "inferno", "_native"}
+    declared |= {"sqlalchemy", "tokenizers", "uvicorn", "argcomplete", "inferno", "_native"}
     ours = {room_of(name) for name in FILES}
     public = {"Engine", "Generation", "Session", "Stats"}  # `from inferno import Engine`
     for name in FILES:

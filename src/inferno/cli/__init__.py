@@ -29,6 +29,7 @@ COMMANDS = {
     "eval": ("eval MODEL --text FILE", "how good a model is at a text, and what weights cost"),
     "doctor": ("doctor", "describe and check this machine"),
     "bench": ("bench MODEL", "measure speed, beside the machine's limits and other engines"),
+    "completion": ("completion SHELL", "have a shell complete all of this"),
 }
 """Each name is a module of this package with a `main(arguments) -> exit code`."""
 
@@ -43,6 +44,7 @@ OTHER_ERROR = 1
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 PIPE_CLOSED = 141  # 128 + SIGPIPE
 
+COMPLETING = "_ARGCOMPLETE"  # set by a shell that asks how a line may go on
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 OVERVIEW = """\
@@ -73,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
         reconfigure(errors="replace")
     try:
+        if COMPLETING in os.environ:
+            importlib.import_module("inferno.cli.completion").answer(COMMANDS)
         code = _run(arguments)
         sys.stdout.flush()
         return code

@@ -9,18 +9,27 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import os
 import re
 from typing import Any, NoReturn
 
+from inferno.cli import COMPLETING
 from inferno.errors import InvalidOption
 from inferno.excerpt import shown
 from inferno.options import MAX_CONSTRAINT, SamplingParams
+
+# Those of the native core, which takes longer to ask than `--help` may take.
+KV_CACHE_TYPES = ("f16", "f32", "q8_0")
 
 ENGINE_FLAGS: dict[str, tuple[type, str, str]] = {
     "threads": (int, "N", "threads (as many as the machine can spare)"),
     "context": (int, "N", "tokens of context (the model's)"),
     "weights": (str, "FORMAT", "quantize while loading, e.g. q4_0 (as in the file)"),
-    "kv_cache": (str, "TYPE", "of keys and values: f16, f32, q8_0 (f16)"),
+    "kv_cache": (
+        str,
+        "TYPE",
+        f"of keys and values: {', '.join(KV_CACHE_TYPES)} ({KV_CACHE_TYPES[0]})",
+    ),
     "isa": (str, "ISA", "instruction set, e.g. avx2 (the best there is)"),
 }
 
@@ -80,6 +89,10 @@ class Parser(argparse.ArgumentParser):
         raise InvalidOption(message[:1].upper() + message[1:], hint=hint)
 
     def parse(self, arguments: list[str]) -> argparse.Namespace:
+        if COMPLETING in os.environ:
+            from inferno.cli.completion import complete
+
+            complete(self)
         # Intermixed, because `run MODEL --seed 1 PROMPT` is what people type.
         return self.parse_intermixed_args(arguments)
 
