@@ -314,11 +314,7 @@ double rate_of(const KernelTable& kernels, Format format) {
 
 double matmul_rate(const KernelTable& kernels, Format format) {
     const FloatEnvironment environment;
-#define X(Type, name) \
-    if (format == Format::name) return rate_of<Type>(kernels, format);
-    INFERNO_FORMATS(X)
-#undef X
-    return 0;
+    return with_format(format, [&](auto type) { return rate_of<decltype(type)>(kernels, format); });
 }
 
 std::vector<KernelCases> kernel_cases(const KernelTable& kernels) {

@@ -46,6 +46,18 @@ enum class Format : uint8_t {
 constexpr int kNumFormats = 0 INFERNO_FORMATS(X);
 #undef X
 
+// body(Type{}), Type being the type of `format`. Not for code of one instruction set.
+template <class Body>
+auto with_format(Format format, const Body& body) -> decltype(body(F32{})) {
+    switch (format) {
+#define X(Type, name) \
+    case Format::name: return body(Type{});
+        INFERNO_FORMATS(X)
+#undef X
+    }
+    return {};
+}
+
 // Facts about a format, for code that is not a kernel.
 struct FormatInfo {
     const char* name;

@@ -31,27 +31,17 @@ void encode_row(const StoredRow& row, Quantizer quantizer, const float* importan
     });
 }
 
-template <class Target>
-EncodeRow choose_source(Format source) {
-    if constexpr (Target::kEncodes) {
-        switch (source) {
-            case Format::f32: return encode_row<Target, F32>;
-            case Format::f16: return encode_row<Target, F16>;
-            case Format::bf16: return encode_row<Target, BF16>;
-            default: break;
-        }
-    }
-    return nullptr;
-}
-
 EncodeRow choose(Format target, Format source) {
-    switch (target) {
-#define X(Type, name) \
-    case Format::name: return choose_source<Type>(source);
-        INFERNO_FORMATS(X)
-#undef X
-    }
-    return nullptr;
+    return with_format(target, [&](auto to) {
+        return with_format(source, [&](auto from) -> EncodeRow {
+            using Target = decltype(to);
+            using Source = decltype(from);
+            if constexpr (Target::kEncodes && Source::kActivation == Activation::f32)
+                return encode_row<Target, Source>;
+            else
+                return nullptr;
+        });
+    });
 }
 
 }  // namespace

@@ -26,25 +26,10 @@ void pack_row(const StoredRow& source, int64_t blocks, int row, uint8_t* tile) {
 
 using PackRow = void (*)(const StoredRow&, int64_t blocks, int row, uint8_t* tile);
 
-template <class Target>
-PackRow choose_source(Format source) {
-    switch (source) {
-#define X(Type, name) \
-    case Format::name: return pack_row<Target, Type>;
-        INFERNO_FORMATS(X)
-#undef X
-    }
-    return nullptr;
-}
-
 PackRow choose(Format target, Format source) {
-    switch (target) {
-#define X(Type, name) \
-    case Format::name: return choose_source<Type>(source);
-        INFERNO_FORMATS(X)
-#undef X
-    }
-    return nullptr;
+    return with_format(target, [&](auto to) {
+        return with_format(source, [](auto from) -> PackRow { return pack_row<decltype(to), decltype(from)>; });
+    });
 }
 
 // Halves (i, i + head_dim/2) from neighbours (2i, 2i + 1).
