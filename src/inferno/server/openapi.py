@@ -85,7 +85,7 @@ MEANINGS: Mapping[str, str] = {
     "speculation": "How many tokens to guess ahead; it changes the speed, and no token.",
     "logprobs": "Log probabilities of the tokens: whether, or of so many likely ones.",
     "top_logprobs": "So many likely tokens at each place.",
-    "prompt": "The text, or its ids, or a list of either.",
+    "prompt": "The text, or its ids, or a list of either: with `n`, at most 80 texts.",
     "suffix": "What comes after the text, for models that fill in.",
     "echo": "Begin the answer with the prompt.",
     "input": "A text, its ids, or a list of either.",

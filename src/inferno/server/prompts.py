@@ -120,8 +120,8 @@ def chat_prompt_of(
     )
 
 
-def completion_ids(fields: Fields, engine: Engine) -> list[list[int]]:
-    """Return the ids of each prompt of a completion: text, ids, or a list of either.
+def completion_ids(fields: Fields, engine: Engine, most: int = 1) -> list[list[int]]:
+    """Return the ids of each prompt of a completion: text, ids, or a list of at most so many.
 
     Control tokens in the text count, as there is no template. Takes a while. Raises RequestFailed.
     """
@@ -136,6 +136,8 @@ def completion_ids(fields: Fields, engine: Engine) -> list[list[int]]:
         prompts = prompt
     else:
         raise wrong("prompt", "text, ids, or a list of either", prompt)
+    if len(prompts) > most:
+        raise invalid("prompt", f"`prompt`: expected at most {most:,}, found {len(prompts):,}")
     if suffix is not None:
         prompts = [_infill(text, suffix, engine) for text in prompts]
     found = []

@@ -49,6 +49,11 @@ class Settings:
     grace_seconds: float = 10.0  # for what runs when the server is asked to end
     logs_prompts: bool = False
 
+    @property
+    def max_texts(self) -> int:
+        """How many there can be at once, those that wait included."""
+        return self.max_streams + self.max_waiting
+
 
 @dataclass(frozen=True)
 class Draft:

@@ -141,6 +141,8 @@ def test_an_empty_prompt_is_the_token_that_begins_every_text(stories_gguf: Path)
         ({"logprobs": 21}, "logprobs"),
         ({"logprobs": True}, "logprobs"),
         ({"prompt": "word " * 3000}, "prompt"),
+        ({"prompt": ["a"] * 81}, "prompt"),  # 16 at a time, and 64 that wait
+        ({"prompt": ["a"] * 21, "n": 4}, "prompt"),
     ],
 )
 def test_what_cannot_be_is_a_400(

@@ -55,7 +55,8 @@ async def completions(request: Request) -> Response:
     top = fields.integer("logprobs", 0, MAX_LOGPROBS)
     params = sampling_of(fields, engine, logprobs=0 if top is None else max(1, top))
     params = params if form is None else params.merged(**form.options)
-    prompts_of = partial(completion_ids, fields, engine)
+    most = max(1, service.settings.max_texts // choices)  # more would never find room
+    prompts_of = partial(completion_ids, fields, engine, most)
     prompts = await in_thread(prompts_of)
     fields.finish(strict=service.settings.strict)
 
