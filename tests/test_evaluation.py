@@ -67,6 +67,18 @@ def test_a_model_does_not_differ_from_itself(engine: Engine, stories_gguf: Path)
     assert (same.kl, same.top1, same.excess_loss) == (Mean(0, 0), Mean(1, 0), Mean(0, 0))
 
 
+def test_an_evaluation_has_the_same_bits_in_every_instruction_set(
+    stories_gguf: Path, isa: str
+) -> None:
+    def measured(isa: str) -> str:
+        one, other = (
+            engines.load(stories_gguf, weights=w, isa=isa, threads=2) for w in (None, "q4_0")
+        )
+        return repr(evaluate(one, TEXT, against=[("q4_0", other)]))
+
+    assert measured(isa) == measured("scalar")
+
+
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize(
     ("count", "size", "stride"), [(20, 7, 3), (20, 7, 6), (7, 7, 1), (8, 7, 2)]

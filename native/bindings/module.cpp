@@ -368,6 +368,13 @@ NB_MODULE(_native, m) {
                 return log_sum_exp(self.kernels(), logits.data(), (int64_t)logits.size());
             },
             "logits"_a)
+        .def(
+            "divergence",
+            [](const Executor& self, const FloatArray& logits, const FloatArray& others) {
+                check(logits.size() > 0 && logits.size() == others.size(), "there are logits of one vocabulary");
+                return divergence(self.kernels(), logits.data(), others.data(), (int64_t)logits.size());
+            },
+            "logits"_a, "others"_a)
         .def_prop_rw(
             "profiling", [](const Executor& self) { return self.profile.enabled; },
             [](Executor& self, bool enabled) {

@@ -174,6 +174,24 @@ double log_sum_exp(const KernelTable& kernels, const float* logits, int64_t n) {
     return highest + natural_log(sum);
 }
 
+double divergence(const KernelTable& kernels, const float* logits, const float* others, int64_t n) {
+    const double total = log_sum_exp(kernels, logits, n), other_total = log_sum_exp(kernels, others, n);
+    const FloatEnvironment environment;
+    double lanes[kLanes] = {};
+    float logprobs[256], chances[256];
+    for (int64_t i = 0; i < n; i += 256) {
+        const int64_t count = std::min<int64_t>(256, n - i);
+        for (int64_t j = 0; j < count; ++j) logprobs[j] = (float)(logits[i + j] - total);
+        kernels.exp(logprobs, chances, count);
+        // A token without a chance counts nothing, also where both logits are minus infinity.
+        for (int64_t j = 0; j < count; ++j)
+            if (chances[j] > 0.0f) lanes[j % kLanes] += (double)chances[j] * (logits[i + j] - others[i + j]);
+    }
+    double sum = 0.0;
+    for (const double lane : lanes) sum += lane;
+    return sum - (total - other_total);  // which counts once, for the chances sum to 1
+}
+
 Sampler::Sampler(const KernelTable& kernels, int64_t num_tokens, SamplerOptions options)
     : kernels_(kernels),
       num_tokens_(num_tokens),

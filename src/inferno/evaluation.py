@@ -27,6 +27,7 @@ from inferno.graph import Floats
 from inferno.loading import Progress
 from inferno.passes import logit_blocks
 from inferno.recipes import weight_choices
+from inferno.scoring import exponential
 
 if TYPE_CHECKING:
     from inferno.engine import Engine
@@ -47,14 +48,13 @@ class Mean:
     @classmethod
     def of(cls, values: _Values) -> Mean:
         """Return the mean of (n,) values, n > 1."""
-        return cls(float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values)))
+        count, mean = len(values), math.fsum(values.tolist()) / len(values)
+        squares = math.fsum(np.square(values - mean).tolist())
+        return cls(mean, math.sqrt(squares / (count - 1) / count))
 
     def exp(self) -> Mean:
         """Return the exponential, its error to first order."""
-        try:
-            value = math.exp(self.value)
-        except OverflowError:
-            value = math.inf
+        value = exponential(self.value)
         return Mean(value, value * self.error)
 
 
@@ -191,11 +191,9 @@ class _Tally:
         if len(logits) == 1:
             return
         reference, best = logits[0], logits[0].argmax(axis=1)
-        chances = np.exp(reference - totals[0].astype(np.float32)[:, None])
-        for number, (rows, total) in enumerate(zip(logits[1:], totals[1:], strict=True)):
-            # sum p (log p - log q); what the totals differ by counts once, for p sums to 1.
-            differences = np.einsum("ij,ij->i", chances, reference - rows, dtype=np.float64)
-            self._kl[number, here] = differences - (totals[0] - total)
+        divergence = self._engines[0]._executor.divergence
+        for number, rows in enumerate(logits[1:]):
+            self._kl[number, here] = [*map(divergence, reference, rows)]
             self._agrees[number, here] = rows.argmax(axis=1) == best
 
     def qualities(self, names: Sequence[str]) -> Iterator[Quality]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
+from decimal import Context, Decimal
 
 import numpy as np
+import numpy.typing as npt
 
 from inferno.graph import Floats
 
@@ -30,10 +33,17 @@ class Score:
         """exp of the mean negative log probability; NaN for fewer than two ids."""
         if not len(self.logprobs):
             return math.nan
-        try:
-            return math.exp(-float(self.logprobs.mean(dtype=float)))
-        except OverflowError:
-            return math.inf
+        return exponential(-math.fsum(self.logprobs.tolist()) / len(self.logprobs))
+
+
+def exponential(x: float) -> float:
+    """Return e^x, or infinity: the float64 that is nearest.
+
+    The C library's is not, and not the same one on every system.
+    """
+    if x > math.log(sys.float_info.max):
+        return math.inf
+    return float(Decimal(x).exp(Context(prec=40)))
 
 
 def pooled(states: Floats, pooling: str) -> Floats:
@@ -42,14 +52,18 @@ def pooled(states: Floats, pooling: str) -> Floats:
         vector = states.mean(axis=0, dtype=np.float64)
     else:
         vector = states[-1 if pooling == "last" else 0].astype(np.float64)
-    length = math.sqrt(float(vector @ vector))
-    return np.asarray(vector / length if length else vector, dtype=np.float32)
+    return _scaled(vector)
 
 
 def shortened(vectors: Floats, dimensions: int) -> Floats:
     """Return the first dimensions of vectors (n, width), each of length 1 again."""
     if dimensions == vectors.shape[1]:
         return vectors
-    head = vectors[:, :dimensions].astype(np.float64)
-    lengths = np.sqrt((head * head).sum(axis=1, keepdims=True))
-    return np.asarray(head / np.where(lengths, lengths, 1.0), dtype=np.float32)
+    heads = [_scaled(row) for row in vectors[:, :dimensions].astype(np.float64)]
+    return np.array(heads, dtype=np.float32).reshape(len(vectors), dimensions)
+
+
+def _scaled(vector: npt.NDArray[np.float64]) -> Floats:
+    # fsum rounds once, whatever the order: BLAS has one for each CPU.
+    length = math.sqrt(math.fsum(np.square(vector).tolist()))
+    return np.asarray(vector / length if length else vector, dtype=np.float32)
