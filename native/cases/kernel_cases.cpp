@@ -114,7 +114,7 @@ std::vector<uint8_t> packed(const KernelTable& kernels, Activation kind, const f
     return out;
 }
 
-constexpr int kMostRows = 17, kMostTokens = 9;
+constexpr int kMostRows = 17, kMostTokens = 17;
 // Blocks of 256 columns are taken apart for so many tokens, on every instruction set; the last is one more than
 // are taken at once.
 constexpr int kManyTokens[] = {16, 35, 97, kExpandedTokens + 1};

@@ -69,7 +69,6 @@ INFERNO_INLINE int64_t attention_scratch_floats(int rows, int head_dim_padded) {
 struct KernelTable {
     const char* name;
     int tokens;  // tokens of a register tile
-    int tiles;   // row tiles of a register tile
 
     // (out rows of `tiles`) x (tokens)
     void (*matmul[kNumFormats])(const MatmulArgs&);

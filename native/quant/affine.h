@@ -44,7 +44,7 @@ struct AffineFormat {
     }
 
     template <class Isa, int T, int R>
-    INFERNO_INLINE void step(const auto* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
+    INFERNO_INLINE void step(const auto* const (&w)[R], const auto& x, float (*acc)[T][kTileRows]) {
         step_unsigned<Isa, Format>(w, x, acc);
     }
 

@@ -28,8 +28,8 @@ INFERNO_INLINE uint8_t clamped_code(float value, int largest) {
 
 // acc += scale_w * scale_x * total for token t: one rounding for the product of the scales, one for the fused
 // multiply-add. Then, if the format has minima, += minimum * (scale_x * sum(q)).
-template <class Isa, class Format, int T>
-INFERNO_INLINE void add_block(const typename Format::TileBlock& w, const Q8Block<T>& x, int t, typename Isa::I32 total,
+template <class Isa, class Format>
+INFERNO_INLINE void add_block(const typename Format::TileBlock& w, const auto& x, int t, typename Isa::I32 total,
                               float* acc) {
     const auto product = Isa::mul(Format::template scale<Isa>(w), Isa::splat(x.scale[t]));
     auto a = Isa::fma(Isa::to_float(total), product, Isa::load(acc));
@@ -43,7 +43,7 @@ INFERNO_INLINE void add_block(const typename Format::TileBlock& w, const Q8Block
 // begin its sums anywhere begins them at the offset's share; the others add it when they widen.
 template <class Isa, class Format, int T, int R>
     requires(!Isa::kHoldsCodes)
-INFERNO_INLINE void step_unsigned(const typename Format::TileBlock* const (&w)[R], const Q8Block<T>& x,
+INFERNO_INLINE void step_unsigned(const typename Format::TileBlock* const (&w)[R], const auto& x,
                                   float (*acc)[T][kTileRows]) {
     constexpr int kRun = Isa::code_run(Format::kLargestCode) / 2;
     static_assert(kRun == 4 || kRun == 2);
@@ -91,7 +91,7 @@ INFERNO_INLINE void step_unsigned(const typename Format::TileBlock* const (&w)[R
 // A block of codes that are int8.
 template <class Isa, class Format, int T, int R>
     requires(!Isa::kHoldsCodes)
-INFERNO_INLINE void step_signed(const typename Format::TileBlock* const (&w)[R], const Q8Block<T>& x,
+INFERNO_INLINE void step_signed(const typename Format::TileBlock* const (&w)[R], const auto& x,
                                 float (*acc)[T][kTileRows]) {
     typename Isa::ByteSum sum[R][T];
 #pragma GCC unroll 4

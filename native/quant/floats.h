@@ -68,19 +68,24 @@ private:
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
             for (int t = 0; t < T; ++t) sum[r][t] = Isa::zero();
-#pragma GCC unroll 2
-        for (int k = 0; k < kBlock; ++k) {
-            typename Isa::F32 column[R];
+        // Pairs of columns, by constants: else each column is asked which of its group it is. What a pair takes besides
+        // counts too: the fewer instructions, the more blocks a CPU looks ahead of a chain that waits for memory.
+        static_assert(kGroup == 1 || kGroup == 2);
+#pragma GCC unroll 1
+        for (int64_t pair = 0; pair < kBlock / 2; ++pair)
+            unrolled<2>([&](auto i) INFERNO_INLINE_LAMBDA {
+                typename Isa::F32 column[R];
 #pragma GCC unroll 4
-            for (int r = 0; r < R; ++r)
-                column[r] = Storage::template column<Isa>(&w[r]->w[k / kGroup][0][0], k % kGroup);
+                for (int r = 0; r < R; ++r)
+                    column[r] =
+                        Storage::template column<Isa>(&w[r]->w[pair * (2 / kGroup) + i / kGroup][0][0], i % kGroup);
 #pragma GCC unroll 16
-            for (int t = 0; t < T; ++t) {
-                const auto value = Isa::splat(x[t][k]);
+                for (int t = 0; t < T; ++t) {
+                    const auto value = Isa::splat(x[t][2 * pair + i]);
 #pragma GCC unroll 4
-                for (int r = 0; r < R; ++r) sum[r][t] = Isa::fma(column[r], value, sum[r][t]);
-            }
-        }
+                    for (int r = 0; r < R; ++r) sum[r][t] = Isa::fma(column[r], value, sum[r][t]);
+                }
+            });
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16

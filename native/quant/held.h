@@ -26,6 +26,7 @@ struct Q8Tokens {
         const auto* scale = (const float*)(q + tokens);
         return {q, scale, (const int32_t*)(scale + tokens), scale + 2 * tokens};
     }
+    INFERNO_INLINE Q8Tokens from(Q8Tokens all, int t) { return {all.q + t, all.scale + t, all.bias + t, all.sum + t}; }
 };
 
 struct Q8KTokens {
@@ -40,6 +41,9 @@ struct Q8KTokens {
         const auto* bias = (const int32_t (*)[16])(scale + tokens);
         const auto* sums16 = (const int16_t (*)[16])(bias + tokens);
         return {q, scale, bias, sums16, (const int16_t (*)[8])(sums16 + tokens)};
+    }
+    INFERNO_INLINE Q8KTokens from(Q8KTokens all, int t) {
+        return {all.q + t, all.scale + t, all.bias + t, all.sums16 + t, all.sums32 + t};
     }
 };
 

@@ -56,7 +56,7 @@ struct IQ4_NL {
     }
 
     template <class Isa, int T, int R>
-    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const auto& x, float (*acc)[T][kTileRows]) {
         step_signed<Isa, IQ4_NL>(w, x, acc);
     }
 };

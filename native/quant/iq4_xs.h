@@ -53,7 +53,7 @@ struct IQ4_XS {
 
     // acc[r][t] += d * scale_x * sum of scales * sum(value * q), 256 columns in integers.
     template <class Isa, int T, int R>
-    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8KBlock<T>& x, float (*acc)[T][kTileRows]) {
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const auto& x, float (*acc)[T][kTileRows]) {
         typename Isa::Scale scales[R][8];
         alignas(64) int32_t total[R][T][kTileRows] = {};
 #pragma GCC unroll 4

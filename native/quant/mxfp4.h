@@ -59,7 +59,7 @@ struct MXFP4 {
     }
 
     template <class Isa, int T, int R>
-    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const auto& x, float (*acc)[T][kTileRows]) {
         step_unsigned<Isa, MXFP4>(w, x, acc);
     }
 };

@@ -73,8 +73,8 @@ struct Q4_K {
     }
 
     template <class Isa, int T, int R>
-    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8KBlock<T>& x, float (*acc)[T][kTileRows]) {
-        for (int r = 0; r < R; ++r) step_super_block<Isa, Packed<Isa, Q4_K>>(*w[r], x, acc[r]);
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const auto& x, float (*acc)[T][kTileRows]) {
+        for (int r = 0; r < R; ++r) step_super_block<Isa, Packed<Isa, Q4_K>, T>(*w[r], x, acc[r]);
     }
 
 private:

@@ -74,7 +74,7 @@ struct Q5_0 {
     }
 
     template <class Isa, int T, int R>
-    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8Block<T>& x, float (*acc)[T][kTileRows]) {
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const auto& x, float (*acc)[T][kTileRows]) {
         step_unsigned<Isa, Q5_0>(w, x, acc);
     }
 

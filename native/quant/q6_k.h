@@ -74,8 +74,8 @@ struct Q6_K {
     }
 
     template <class Isa, int T, int R>
-    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const Q8KBlock<T>& x, float (*acc)[T][kTileRows]) {
-        for (int r = 0; r < R; ++r) step_super_block<Isa, Packed<Isa, Q6_K>>(*w[r], x, acc[r]);
+    INFERNO_INLINE void step(const TileBlock* const (&w)[R], const auto& x, float (*acc)[T][kTileRows]) {
+        for (int r = 0; r < R; ++r) step_super_block<Isa, Packed<Isa, Q6_K>, T>(*w[r], x, acc[r]);
     }
 
 private:

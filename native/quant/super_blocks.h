@@ -280,7 +280,7 @@ struct Expanded {
 // One row tile at a time, whatever Isa::kTiles: a broadcast is cheaper than the store of a total, and one tile's
 // totals stay in registers where there are 32 (docs/lab-notebook.md).
 template <class Isa, class From, int T>
-INFERNO_INLINE void step_super_block(const typename From::TileBlock& w, const Q8KBlock<T>& x, float (*acc)[kTileRows]) {
+INFERNO_INLINE void step_super_block(const typename From::TileBlock& w, const auto& x, float (*acc)[kTileRows]) {
     using Format = typename From::Format;
     constexpr int kWords = From::kWords;
     // Lines of 8 columns that an integer sum takes before it is scaled and joined to the total: a sub-block's,
@@ -290,12 +290,18 @@ INFERNO_INLINE void step_super_block(const typename From::TileBlock& w, const Q8
     static_assert(kRun >= 1 && 4 % kRun == 0);
     // The offset's share of a sub-block, where a sum can begin there.
     constexpr bool kStarts = !Format::kHasMinima && Isa::kSumsStartAnywhere;
+    constexpr bool kTotalsWait = T > Isa::kPartTokens;
 
     typename From::Scales scales;
     From::load_scales(w, scales);
     typename Isa::I32 total[T];
+    // Beside the sums of more tokens they would not fit the registers: they wait here.
+    [[maybe_unused]] alignas(64) int32_t waiting[kTotalsWait ? T : 1][kTileRows];
 #pragma GCC unroll 16
-    for (int t = 0; t < T; ++t) total[t] = Isa::zero_i32();
+    for (int t = 0; t < T; ++t) {
+        total[t] = Isa::zero_i32();
+        if constexpr (kTotalsWait) Isa::store(waiting[t], total[t]);
+    }
 #pragma GCC unroll 1
     for (int s = 0; s < 8; ++s) {
         if constexpr (From::kPrefetched > 0) prefetch_part<Isa, From::kPrefetched>(&w, s);
@@ -318,8 +324,16 @@ INFERNO_INLINE void step_super_block(const typename From::TileBlock& w, const Q8
             if (m % kRun != kRun - 1) continue;
             const auto& scale = From::scale(scales, sub_block);
 #pragma GCC unroll 16
-            for (int t = 0; t < T; ++t) total[t] = Isa::add(total[t], Isa::scaled(sum[t], scale));
+            for (int t = 0; t < T; ++t) {
+                if constexpr (kTotalsWait) total[t] = Isa::load(waiting[t]);
+                total[t] = Isa::add(total[t], Isa::scaled(sum[t], scale));
+                if constexpr (kTotalsWait) Isa::store(waiting[t], total[t]);
+            }
         }
+    }
+    if constexpr (kTotalsWait) {
+#pragma GCC unroll 16
+        for (int t = 0; t < T; ++t) total[t] = Isa::load(waiting[t]);
     }
     const auto& d = From::d(w);
     if constexpr (kStarts) {

@@ -54,7 +54,7 @@ MachineLimits probe_machine(ThreadPool& pool, const KernelTable& kernels) {
         median_seconds([&] { pool.parallel_for(threads, [&](int) { sink = kernels.probe_dot(kDotBlocks); }); });
     const double fma =
         median_seconds([&] { pool.parallel_for(threads, [&](int) { sink = kernels.probe_fma(kFmaSteps); }); });
-    const double dot_macs = (double)kDotBlocks * kernels.tiles * kTileRows * kBlock * kernels.tokens * threads;
+    const double dot_macs = (double)kDotBlocks * kTileRows * kBlock * kernels.tokens * threads;
     const double fma_macs = (double)kFmaSteps * kProbeChains * 16 * threads;
     return {(double)kReadBytes / read, dot_macs / dot, fma_macs / fma};
 }

@@ -45,15 +45,20 @@ ALLOWANCE = 2.0
 RUNS = {
     "avx2": {"Q5_0": 2, "Q5_1": 2, "MXFP4": 2, "Q2_K": 2, "Q3_K": 2, "Q5_K": 2, "Q6_K": 4},
     "avx_vnni": {"Q2_K": 2, "Q3_K": 2, "Q6_K": 2},
+    "avx512_vnni": {"Q2_K": 2, "Q3_K": 2, "Q6_K": 2},
 }
+# With AVX-512 totals of so many tokens stay in registers beside the sums (kPartTokens); of more
+# they wait at each sub-block.
+NONE_WAIT_UP_TO = {"avx512_vnni": 8}
 # Sixteen registers are few for eight sums, two or four weights, a broadcast and what unpacks codes
 # of more than a nibble: masks and tables may be operands from the stack, at no instruction's cost,
 # and a few registers may be set aside.
 UNPACKED = {
     "avx2": {*RUNS["avx2"], "Q4_K", "IQ4_NL", "IQ4_XS"},
     "avx_vnni": {*RUNS["avx2"], "Q4_K", "IQ4_NL", "IQ4_XS"},
+    "avx512_vnni": {"MXFP4"},  # its exponents: beside sixteen sums, a mask and a table
 }
-MOST_CONSTANTS, MOST_SET_ASIDE = 4, {"avx2": 6, "avx_vnni": 16}
+MOST_CONSTANTS, MOST_SET_ASIDE = 4, {"avx2": 6, "avx_vnni": 16, "avx512_vnni": 0}
 
 # At most so many of a prefill tile of Q4_0 and Q4_K for 256 multiply-adds, whatever they are
 # (docs/design/instruction-sets.md has what they are); of Q4_K, of blocks taken apart.
@@ -71,8 +76,12 @@ PREFETCHES = re.compile(r"prefetch|prfm")
 # Keys and values of floats, and values of int8; its keys are a matrix's tile.
 ATTENTION = re.compile(r"(score_rows|add_values|attention)<inferno::\w+, ")
 SCORES = re.compile(r"score_tile<inferno::\w+, (?P<tokens>\d+), (?P<tiles>\d+)>\(")
-TILE = re.compile(r"matmul_tile<inferno::\w+, (?P<format>.*), (?P<tokens>\d+), (?P<tiles>\d+)>\(")
-EXPANDED_TILE = re.compile(r"expanded_tile<inferno::\w+, (?P<format>.*), (?P<tokens>\d+)>\(")
+# `part`: which of the parts of the tokens that stand side by side is multiplied, -1 for all.
+PART = r"(?P<part>-?\d+)>\("
+TILE = re.compile(
+    r"matmul_tile<inferno::\w+, (?P<format>.*), (?P<tokens>\d+), (?P<tiles>\d+), " + PART
+)
+EXPANDED_TILE = re.compile(r"expanded_tile<inferno::\w+, (?P<format>.*), (?P<tokens>\d+), " + PART)
 
 needs_disassembly = pytest.mark.skipif(
     not (OBJDUMP and platform.machine() in ("x86_64", "AMD64")),
@@ -99,7 +108,8 @@ def tiles(isa: str) -> dict[tuple[str, int, int], Function]:
     for function in code(isa):
         if match := TILE.search(function.name):
             key = (match["format"], int(match["tokens"]), int(match["tiles"]))
-            found[key] = function
+            if key not in found or takes_a_part(function):
+                found[key] = function
     return found
 
 
@@ -109,8 +119,21 @@ def expanded_tiles(isa: str) -> dict[tuple[str, int], Function]:
     found = {}
     for function in code(isa):
         if match := EXPANDED_TILE.search(function.name):
-            found[match["format"], int(match["tokens"])] = function
+            key = (match["format"], int(match["tokens"]))
+            if key not in found or takes_a_part(function):
+                found[key] = function
     return found
+
+
+def takes_a_part(function: Function) -> bool:
+    match = TILE.search(function.name) or EXPANDED_TILE.search(function.name)
+    return match is not None and int(match["part"]) >= 0
+
+
+def prefill_tile(found: dict[tuple[int, int], Function]) -> tuple[int, int]:
+    """Return the tokens and row tiles that a prompt's products take: a part, if there are parts."""
+    parts = [key for key, function in found.items() if takes_a_part(function)]
+    return max(parts or found)
 
 
 def block_loop(function: Function) -> tuple:
@@ -125,6 +148,11 @@ def block_loop(function: Function) -> tuple:
         if fetching == fetches and any(map(MULTIPLIES.match, names)):
             return loop
     raise AssertionError(f"no loop over blocks in {function.name}")
+
+
+def runs_of(isa: str, format: str, tokens: int) -> int:
+    """Return how often what belongs to a token waits in memory in a pass of the block loop."""
+    return 1 if tokens <= NONE_WAIT_UP_TO.get(isa, 0) else RUNS.get(isa, {}).get(format, 1)
 
 
 def spills(function: Function, accumulators: int, constants: int = 0, aside: int = 0) -> list[str]:
@@ -230,10 +258,11 @@ def test_block_loops_spill_nothing(isa: str) -> None:
     assert len(formats) == len(_native.formats())
     for format in formats:
         widest = max((tokens, rows) for name, tokens, rows in found if name == format)
-        for tokens, rows in {widest, (1, 1)}:
+        own = {key[1:]: f for key, f in found.items() if key[0] == format}
+        for tokens, rows in {widest, prefill_tile(own), (1, 1)}:
             name = format.removeprefix("inferno::")
             vectors = rows * tokens * LANES * 32 // BITS[isa]
-            accumulators = vectors * RUNS.get(isa, {}).get(name, 1)
+            accumulators = vectors * runs_of(isa, name, tokens)
             spare = name in UNPACKED.get(isa, ())
             allowed = (MOST_CONSTANTS, MOST_SET_ASIDE[isa]) if spare else (0, 0)
             complaints = spills(found[format, tokens, rows], accumulators, *allowed)
@@ -278,8 +307,8 @@ def test_loops_over_blocks_taken_apart_spill_nothing(isa: str) -> None:
     assert {"inferno::Q4_K", "inferno::Q5_K", "inferno::Q6_K"} <= {format for format, _ in found}
     widest = max(tokens for _, tokens in found)
     for (format, tokens), function in found.items():
-        if tokens in (1, widest):
-            runs = RUNS.get(isa, {}).get(format.removeprefix("inferno::"), 1)
+        if tokens in (1, widest) or takes_a_part(function):
+            runs = runs_of(isa, format.removeprefix("inferno::"), tokens)
             accumulators = tokens * LANES * 32 // BITS[isa] * runs
             assert spills(function, accumulators) == [], (format, tokens)
 
@@ -288,7 +317,7 @@ def test_loops_over_blocks_taken_apart_spill_nothing(isa: str) -> None:
 @pytest.mark.parametrize("isa", [isa for isa in BITS if isa in objects()])
 def test_a_prefill_tile_of_q4_0_takes_no_instruction_too_many(isa: str) -> None:
     found = {key[1:]: f for key, f in tiles(isa).items() if key[0] == "inferno::Q4_0"}
-    tokens, rows = max(found)
+    tokens, rows = prefill_tile(found)
     count = instructions_per_256(isa, found[tokens, rows], tokens, rows)
     assert count <= derived_instructions_per_256(isa, tokens, rows) + ALLOWANCE
 
@@ -311,7 +340,7 @@ def test_a_prefill_tile_takes_so_many_instructions(
         return
     every = tiles(isa) | {(*key, 1): f for key, f in expanded_tiles(isa).items()}
     found = {key[1:]: f for key, f in every.items() if key[0] == f"inferno::{format}"}
-    tokens, rows = max(found)
+    tokens, rows = prefill_tile(found)
     count = instructions_per_256(isa, found[tokens, rows], tokens, rows)
     record_property("instructions", round(count, 1))
     print(f"{isa} {format}: {count:.1f} instructions for 256 multiply-adds")

@@ -46,7 +46,7 @@ def test_the_cases_cover_every_format_row_and_token(specification: Cases) -> Non
         for case in of_format:
             # Rows x tokens, and rows unpacked; blocks of 256 are taken apart for many tokens.
             expanded = 4 * 2 if name.endswith("_k") else 0
-            assert specification[case][0] == 17 * 9 + expanded + 17
+            assert specification[case][0] == 17 * 17 + expanded + 17
     assert {f"attention {name}" for name in _native.cache_types()} <= specification.keys()
     hashes = [hash for _, hash in specification.values()]
     assert len(set(hashes)) == len(hashes)

@@ -37,13 +37,29 @@ INFERNO_INLINE void finish(const MatmulArgs& a, int64_t tile, int token, int cou
     }
 }
 
-// R row tiles from `tile` on, T tokens from `token` on.
-template <class Isa, class Format, int T, int R>
+// T tokens of a block: all that stand side by side, or part kPart of Isa::kTokens.
+constexpr int kAll = -1;
+template <class Isa, Activation kActivation, int T, int kPart>
+struct TokenBlocks {
+    using Block = typename ActivationBlock<kActivation, kPart == kAll ? T : Isa::kTokens>::type;
+    const Block* blocks;
+    INFERNO_INLINE TokenBlocks of(const uint8_t* x) { return {(const Block*)x}; }
+    decltype(auto) operator[](int64_t b) const {
+        if constexpr (kPart == kAll) {
+            return (blocks[b]);  // a reference
+        } else {
+            auto all = tokens_of<kActivation>(blocks + b, Isa::kTokens);
+            return decltype(all)::from(all, kPart * T);
+        }
+    }
+};
+
+// R row tiles from `tile` on, T tokens, all or a part of those that stand side by side from `token` on.
+template <class Isa, class Format, int T, int R, int kPart>
 void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token) {
     using W = typename Format::TileBlock;
-    using X = typename ActivationBlock<Format::kActivation, T>::type;
     const W* w = (const W*)a.tiles + tile * a.blocks;
-    const X* xs = (const X*)x;
+    const auto xs = TokenBlocks<Isa, Format::kActivation, T, kPart>::of(x);
     // In memory and not in registers: for T > 2 they would not fit, and one load and store a block costs
     // less than spilling the integer sums.
     alignas(64) float acc[R][T][kTileRows] = {};
@@ -56,7 +72,17 @@ void matmul_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token)
         }
         Format::template step<Isa, T>(blocks, xs[b], acc);
     }
+    if constexpr (kPart != kAll) token += kPart * T;
     for (int r = 0; r < R; ++r) finish<Isa>(a, tile + r, token, T, acc[r]);
+}
+
+// Row tiles from `begin` on, one at a time, for `width` <= T tokens.
+template <class Isa, class Format, int T>
+INFERNO_INLINE void matmul_tiles(const MatmulArgs& a, int64_t begin, const uint8_t* x, int token, int width) {
+    if constexpr (T > 1) {
+        if (width < T) return matmul_tiles<Isa, Format, T - 1>(a, begin, x, token, width);
+    }
+    for (int64_t tile = begin; tile < a.last_tile; ++tile) matmul_tile<Isa, Format, T, 1, kAll>(a, tile, x, token);
 }
 
 // A block for any number of tokens (quant/held.h).
@@ -85,18 +111,31 @@ void held_tile(const MatmulArgs& a, int64_t tile, const uint8_t* x, int token, i
     finish<Isa>(a, tile, token, width, acc);
 }
 
-// All row tiles of the panel for `width` tokens, 1 <= width <= T, R row tiles at a time.
-template <class Isa, class Format, int T, int R>
+// Whether Isa::kTokens are cut into parts where there are more: two row tiles then share broadcasts, or totals stay in
+// registers (quant/super_blocks.h). Floats have as many products as broadcasts.
+template <class Isa, class Format>
+constexpr bool kCutsTokens = Format::kActivation != Activation::f32 && Isa::kPartTokens < Isa::kTokens;
+
+// All row tiles of the panel for `width` tokens, 1 <= width <= Isa::kTokens. Where they are all there are, they wait
+// for the weights, which are read as one stream and unpacked once; else the panel is in L2.
+template <class Isa, class Format>
 INFERNO_INLINE void matmul_tokens(const MatmulArgs& a, const uint8_t* x, int token, int width) {
+    int64_t tile = a.first_tile;
     if constexpr (Isa::kHoldsCodes) {
-        for (int64_t tile = a.first_tile; tile < a.last_tile; ++tile) held_tile<Isa, Format>(a, tile, x, token, width);
+        for (; tile < a.last_tile; ++tile) held_tile<Isa, Format>(a, tile, x, token, width);
+        return;
     } else {
-        if constexpr (T > 1) {
-            if (width < T) return matmul_tokens<Isa, Format, T - 1, R>(a, x, token, width);
+        if constexpr (kCutsTokens<Isa, Format>) {
+            constexpr int T = Isa::kPartTokens, R = Format::kColumns == kBlock ? Isa::kTiles : 1;
+            if (width == Isa::kTokens && a.num_tokens > width) {
+                const int64_t end = a.last_tile - (a.last_tile - tile) % R;
+                unrolled<Isa::kTokens / T>([&](auto part) INFERNO_INLINE_LAMBDA {
+                    for (int64_t t = tile; t < end; t += R) matmul_tile<Isa, Format, T, R, part>(a, t, x, token);
+                });
+                tile = end;
+            }
         }
-        int64_t tile = a.first_tile;
-        for (; tile + R <= a.last_tile; tile += R) matmul_tile<Isa, Format, T, R>(a, tile, x, token);
-        for (; tile < a.last_tile; ++tile) matmul_tile<Isa, Format, T, 1>(a, tile, x, token);
+        matmul_tiles<Isa, Format, Isa::kTokens>(a, tile, x, token, width);
     }
 }
 
@@ -105,10 +144,10 @@ INFERNO_INLINE void matmul_tokens(const MatmulArgs& a, const uint8_t* x, int tok
 constexpr int kExpandedBlocks = 2;
 
 // `blocks` expanded blocks of a row tile for T tokens, of whose blocks x is the first.
-template <class Isa, class Format, int T>
+template <class Isa, class Format, int T, int kPart>
 void expanded_tile(const typename Expanded<Isa, Format>::TileBlock* w, int64_t blocks, const uint8_t* x,
                    float (*acc)[kTileRows]) {
-    const auto* xs = (const Q8KBlock<T>*)x;
+    const auto xs = TokenBlocks<Isa, Activation::q8_k, T, kPart>::of(x);
     for (int64_t b = 0; b < blocks; ++b) step_super_block<Isa, Expanded<Isa, Format>, T>(w[b], xs[b], acc);
 }
 
@@ -129,7 +168,14 @@ INFERNO_INLINE void expanded_tokens(const typename Expanded<Isa, Format>::TileBl
         if constexpr (T > 1) {
             if (width < T) return expanded_tokens<Isa, Format, T - 1>(w, first, blocks, x, acc, width);
         }
-        expanded_tile<Isa, Format, T>(w, blocks, x + first * (int64_t)sizeof(Q8KBlock<T>), acc);
+        x += first * (int64_t)sizeof(Q8KBlock<T>);
+        if constexpr (kCutsTokens<Isa, Format> && T == Isa::kTokens)
+            unrolled<T / Isa::kPartTokens>([&](auto part) INFERNO_INLINE_LAMBDA {
+                constexpr int kWidth = Isa::kPartTokens;
+                expanded_tile<Isa, Format, kWidth, part>(w, blocks, x, acc + part * kWidth);
+            });
+        else
+            expanded_tile<Isa, Format, T, kAll>(w, blocks, x, acc);
     }
 }
 
@@ -170,10 +216,8 @@ void matmul_expanded(const MatmulArgs& a, int tokens) {
 
 template <class Isa, class Format>
 void matmul(const MatmulArgs& a) {
-    // Blocks of 256 columns gain nothing from a second row tile (quant/super_blocks.h).
-    constexpr int T = Isa::kTokens, R = Format::kColumns == kBlock ? Isa::kTiles : 1;
-    // A single tile of tokens waits for memory, whatever its broadcasts cost: it reads one stream.
-    if (a.num_tokens <= T) return matmul_tokens<Isa, Format, T, 1>(a, a.x, 0, a.num_tokens);
+    constexpr int T = Isa::kTokens;
+    if (a.num_tokens <= T) return matmul_tokens<Isa, Format>(a, a.x, 0, a.num_tokens);
     if constexpr (SuperBlock<Format>) {
         const int tokens = (a.last_token < a.num_tokens ? a.last_token : a.num_tokens) - a.first_token;
         if (tokens >= Isa::kExpandsFrom) return matmul_expanded<Isa, Format>(a, tokens);
@@ -181,7 +225,7 @@ void matmul(const MatmulArgs& a) {
     const int64_t bytes = activation_bytes(Format::kActivation, 1, a.blocks * Format::kColumns);
     for (int token = a.first_token; token < a.last_token; token += T) {
         const int width = a.num_tokens - token < T ? a.num_tokens - token : T;
-        matmul_tokens<Isa, Format, T, R>(a, a.x + token * bytes, token, width);
+        matmul_tokens<Isa, Format>(a, a.x + token * bytes, token, width);
     }
 }
 

@@ -221,7 +221,7 @@ struct Pages<Isa, Q8_0Cache> {
 
     // Rows of the next register tile, of `rest` that are left: tiles of even size.
     static constexpr int tile_rows(int rest) {
-        const int tiles = (rest + Isa::kTokens - 1) / Isa::kTokens;
+        const int tiles = (rest + Isa::kPartTokens - 1) / Isa::kPartTokens;
         return (rest + tiles - 1) / tiles;
     }
 

@@ -5,12 +5,12 @@
 
 namespace inferno {
 
-// `blocks` times the integer work of a register tile (kTiles x 16 rows x 32 columns x kTokens tokens
-// multiply-adds) and its float step, on one block that never leaves L1.
+// `blocks` times the integer work of a register tile (16 rows x 32 columns x kTokens tokens multiply-adds, or as many
+// of more rows and fewer tokens) and its float step, on one block that never leaves L1.
 template <class Isa>
 float probe_dot(int64_t blocks) {
-    constexpr int T = Isa::kTokens;
-    constexpr int R = Isa::kTiles;
+    constexpr int T = Isa::kPartTokens, R = Isa::kTiles;
+    static_assert(T * R == Isa::kTokens);
     alignas(64) Q4_0::TileBlock w[R];
     alignas(64) Q8Block<T> x;
     alignas(64) float acc[R][T][kTileRows] = {};

@@ -15,7 +15,6 @@ constexpr KernelTable make_table() {
     KernelTable table{};
     table.name = Isa::kName;
     table.tokens = Isa::kTokens;
-    table.tiles = Isa::kTiles;
 #define X(Type, format)                                    \
     table.matmul[(int)Format::format] = matmul<Isa, Type>; \
     table.unpack_row[(int)Format::format] = unpack_row<Isa, Type>;

@@ -19,7 +19,7 @@ struct Avx2 {
     // Tokens a register tile holds: 8 int16 sums (2 halves x 4 tokens) + 4 unpacked weights
     // + 2 broadcasts + mask + scratch fill the 16 registers (more gains nothing: docs/lab-notebook.md).
     static constexpr int kTokens = 4;
-    static constexpr int kTiles = 1;
+    static constexpr int kPartTokens = kTokens, kTiles = 1;
     // Tokens from which blocks of 256 columns are taken apart before they are multiplied: at 16, Q4_K gains 4 %,
     // Q6_K 13 %, Q5_K 25 % (docs/lab-notebook.md).
     static constexpr int kExpandsFrom = 16;

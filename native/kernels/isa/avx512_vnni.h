@@ -8,11 +8,12 @@ namespace inferno {
 
 struct Avx512Vnni {
     static constexpr const char* kName = "avx512_vnni";
-    // 16 sums (2 row tiles x 8 tokens), 4 unpacked weights, a mask and 2 broadcasts are 23 of 32 registers.
-    // On Zen 4 eight dot products and the float step take ten cycles of the multipliers, whatever the tile;
-    // sharing broadcasts between two row tiles gains 4 % (docs/lab-notebook.md).
-    static constexpr int kTokens = 8;
-    static constexpr int kTiles = 2;
+    // 16 sums, 2 or 4 unpacked weights, a mask and 2 broadcasts are at most 23 of 32 registers. The sums are of one row
+    // tile and all tokens where these are few and wait for the weights, which are then unpacked once; or of two row
+    // tiles and half of the tokens where these are many, for broadcasts that are shared gain 1 to 4 %. On Zen 4 eight
+    // dot products and the float step take ten cycles of the multipliers, whatever the tile (docs/lab-notebook.md).
+    static constexpr int kTokens = 16;
+    static constexpr int kPartTokens = 8, kTiles = 2;
     // Tokens from which blocks of 256 columns are taken apart before they are multiplied: at 64, Q6_K gains 3 %
     // and Q4_K loses 1 % (docs/lab-notebook.md).
     static constexpr int kExpandsFrom = 96;

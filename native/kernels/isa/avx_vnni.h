@@ -9,7 +9,7 @@ struct AvxVnni : Avx2 {
     static constexpr const char* kName = "avx_vnni";
     // 8 sums (2 halves x 4 tokens), 4 unpacked weights, a mask and a broadcast are 14 of 16 registers.
     static constexpr int kTokens = 4;
-    static constexpr int kTiles = 1;
+    static constexpr int kPartTokens = kTokens, kTiles = 1;
 
     // vpdpbusd sums four products of unsigned weights and signed activations into each 32-bit lane, so the
     // correction of the weights' offset is a start value and costs nothing.

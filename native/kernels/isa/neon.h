@@ -61,7 +61,7 @@ struct Neon : NeonLanes<4> {
     // Codes of 8 rows and 32 columns are held in 16 registers while any number of tokens pass by (quant/held.h): what
     // unpacks them costs the less the more these are, and their accumulators are in memory anyway.
     static constexpr int kTokens = 16;
-    static constexpr int kTiles = 1;
+    static constexpr int kPartTokens = kTokens, kTiles = 1;
     static constexpr bool kHoldsCodes = true;
     // Tokens from which blocks of 256 columns are taken apart before they are multiplied, once for all tiles of tokens.
     static constexpr int kExpandsFrom = 4 * kTokens;

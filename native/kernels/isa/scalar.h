@@ -17,7 +17,7 @@ namespace inferno {
 struct Scalar {
     static constexpr const char* kName = "scalar";
     static constexpr int kTokens = 4;
-    static constexpr int kTiles = 1;
+    static constexpr int kPartTokens = kTokens, kTiles = 1;
     // Tokens from which blocks of 256 columns are taken apart before they are multiplied.
     static constexpr int kExpandsFrom = 16;
     static constexpr bool kHoldsCodes = false;
