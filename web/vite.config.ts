@@ -11,5 +11,10 @@ export default defineConfig({
       ["/v1", "/app", "/health", "/props"].map((path) => [path, "http://127.0.0.1:8080"]),
     ),
   },
-  test: { environment: "jsdom", include: ["tests/**/*.test.{ts,tsx}"], restoreMocks: true },
+  test: {
+    environment: "jsdom",
+    include: ["tests/**/*.test.{ts,tsx}"],
+    setupFiles: ["tests/browser.ts"],
+    restoreMocks: true,
+  },
 });

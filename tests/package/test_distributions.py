@@ -26,7 +26,7 @@ SDIST = re.compile(
 # And of a wheel.
 PACKAGE = re.compile(
     r"inferno/([\w/]+\.py|_native\.pyi|_native\.abi3\.so|py\.typed)"
-    r"|inferno/server/static/(index\.html|flame\.svg|assets/index-[\w-]+\.(js|css))"
+    r"|inferno/server/static/(index\.html|flame\.svg|assets/[\w-]+\.(js|css))"
 )
 METADATA = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
 

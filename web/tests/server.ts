@@ -40,7 +40,7 @@ export class FakeServer {
     this.say({
       choices: [{ delta: {}, finish_reason }],
       timings: {
-        cache_n: 10,
+        cache_n: 18,
         prompt_n: 5,
         predicted_n: 3,
         predicted_ms: 30,

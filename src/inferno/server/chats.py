@@ -76,7 +76,7 @@ class Chat:
             self.logprobs[index].due(update.text, is_over=update.is_over) if self.logprobs else []
         )
         if self.record is not None and index == 0:
-            self.record.take(self.turns[0].content)
+            self.record.take(self.turns[0].said)
             if update.is_over:
                 self._end_record("complete", self.finish_reason(0))
         return ChatNews(
@@ -99,7 +99,7 @@ class Chat:
             for turn, generation in zip(self.turns, self.generations, strict=True):
                 turn.push(generation.text, is_over=True)
             if self.record is not None:
-                self.record.take(self.turns[0].content)
+                self.record.take(self.turns[0].said)
                 self._end_record("complete", self.finish_reason(0))
         finally:
             self._end_record("interrupted", "cancelled")

@@ -88,6 +88,14 @@ class Turn:
         )
         self._reads_calls = CallReader(format) if format is not None else None
 
+    @property
+    def said(self) -> str:
+        """The content so far, after the thought, which stands between its tags."""
+        if not self.reasoning:
+            return self.content
+        end = f"\n{reasoning.CLOSE}\n\n{self.content}" if self.content else ""
+        return f"{reasoning.OPEN}\n{self.reasoning}{end}"
+
     def push(self, text: str, *, is_over: bool = False) -> list[Part]:
         """Take the next piece of text, the last one if `is_over`; return what is certain of it."""
         if self._reasons is None and self._reads_calls is None:

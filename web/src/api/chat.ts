@@ -38,7 +38,10 @@ export interface Figures {
 
 export type ChatEvent =
   | { kind: "progress"; processed: number; total: number }
+  | { kind: "thought"; text: string }
   | { kind: "text"; text: string }
+  /** Those so far. */
+  | { kind: "figures"; figures: Figures }
   | { kind: "end"; finishReason: string; figures: Figures };
 
 export interface ChatRequest {
@@ -51,18 +54,23 @@ export interface ChatRequest {
   message: string;
 }
 
+interface Timings {
+  cache_n: number;
+  prompt_n: number;
+  predicted_n: number;
+  predicted_ms: number;
+  draft_n: number;
+  draft_n_accepted: number;
+}
+
 interface Chunk {
   error?: { message: string; code?: unknown };
   prompt_progress?: { processed: number; total: number };
-  choices?: { delta: { content?: string | null }; finish_reason: string | null }[];
-  timings?: {
-    cache_n: number;
-    prompt_n: number;
-    predicted_n: number;
-    predicted_ms: number;
-    draft_n: number;
-    draft_n_accepted: number;
-  };
+  choices?: {
+    delta: { content?: string | null; reasoning_content?: string | null };
+    finish_reason: string | null;
+  }[];
+  timings?: Timings;
   inferno?: { warnings: string[] };
 }
 
@@ -73,7 +81,14 @@ export async function* streamChat(
 ): AsyncGenerator<ChatEvent, void, undefined> {
   const began = performance.now();
   const response = await request("/v1/chat/completions", {
-    body: { ...more, ...sampling, messages, stream: true, return_progress: true },
+    body: {
+      ...more,
+      ...sampling,
+      messages,
+      stream: true,
+      return_progress: true,
+      timings_per_token: true,
+    },
     headers: { "x-session-id": session, "x-message-id": `${session}/${message}` },
     signal,
   });
@@ -91,30 +106,35 @@ export async function* streamChat(
       yield { kind: "progress", processed, total };
     }
     const choice = chunk.choices?.[0];
+    if (choice?.delta.reasoning_content) {
+      firstPiece ??= performance.now();
+      yield { kind: "thought", text: choice.delta.reasoning_content };
+    }
     if (choice?.delta.content) {
       firstPiece ??= performance.now();
       yield { kind: "text", text: choice.delta.content };
     }
-    if (choice?.finish_reason && chunk.timings) {
-      const { timings } = chunk;
-      yield {
-        kind: "end",
-        finishReason: choice.finish_reason,
-        figures: {
-          promptTokens: timings.cache_n + timings.prompt_n,
-          cachedTokens: timings.cache_n,
-          generatedTokens: timings.predicted_n,
-          drafted: timings.draft_n,
-          accepted: timings.draft_n_accepted,
-          firstPiece: ((firstPiece ?? performance.now()) - began) / 1e3,
-          decodeSeconds: timings.predicted_ms / 1e3,
-          readAhead: 0,
-          warnings: chunk.inferno?.warnings ?? [],
-        },
-      };
-    }
+    if (!chunk.timings) continue;
+    const seconds = ((firstPiece ?? performance.now()) - began) / 1e3;
+    const figures = figuresOf(chunk.timings, seconds, chunk.inferno?.warnings ?? []);
+    if (choice?.finish_reason) yield { kind: "end", finishReason: choice.finish_reason, figures };
+    else yield { kind: "figures", figures };
   }
   if (!isOver) throw new ConnectionLost();
+}
+
+function figuresOf(timings: Timings, firstPiece: number, warnings: string[]): Figures {
+  return {
+    promptTokens: timings.cache_n + timings.prompt_n,
+    cachedTokens: timings.cache_n,
+    generatedTokens: timings.predicted_n,
+    drafted: timings.draft_n,
+    accepted: timings.draft_n_accepted,
+    firstPiece,
+    decodeSeconds: timings.predicted_ms / 1e3,
+    readAhead: 0,
+    warnings,
+  };
 }
 
 /** Yields the data of server-sent events. */

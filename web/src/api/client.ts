@@ -25,6 +25,10 @@ export function setKey(key: string): void {
   localStorage.setItem(KEY, key);
 }
 
+export function hasKey(): boolean {
+  return localStorage.getItem(KEY) !== null;
+}
+
 export interface Request {
   method?: string;
   body?: unknown;

@@ -38,10 +38,12 @@ export async function fetchServer(): Promise<Server> {
   };
 }
 
-export async function isThere(): Promise<boolean> {
+/** Is the server there, and its model? */
+export async function presence(): Promise<"there" | "loading" | "away"> {
   try {
-    return (await fetch("/health")).ok;
+    const { ok, status } = await fetch("/health");
+    return ok ? "there" : status === 503 ? "loading" : "away";
   } catch {
-    return false;
+    return "away";
   }
 }

@@ -6,6 +6,7 @@ import styles from "./Banner.module.css";
 /** What went wrong, and what can be done. */
 export function Banner({ chat }: { chat: Chat }) {
   const isLost = useStore(chat.connection, (state) => state.isLost);
+  const isLoading = useStore(chat.connection, (state) => state.isLoading);
   const failure = useStore(chat, (state) => state.failure);
   if (isLost) {
     return (
@@ -16,6 +17,13 @@ export function Banner({ chat }: { chat: Chat }) {
         <button type="button" onClick={() => void chat.connection.retry()}>
           Try now
         </button>
+      </div>
+    );
+  }
+  if (isLoading) {
+    return (
+      <div className={styles.banner} data-quiet="true" role="status">
+        The model is being loaded. You can write already.
       </div>
     );
   }

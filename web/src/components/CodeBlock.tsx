@@ -1,4 +1,5 @@
 import { CopyButton } from "./CopyButton";
+import { Highlighted } from "./Highlighted";
 import styles from "./CodeBlock.module.css";
 
 export function CodeBlock({ language, code }: { language: string; code: string }) {
@@ -9,7 +10,9 @@ export function CodeBlock({ language, code }: { language: string; code: string }
         <CopyButton text={code} label="Copy code" />
       </div>
       <pre tabIndex={0} aria-label={`Code${language ? `, ${language}` : ""}`}>
-        <code>{code}</code>
+        <code>
+          <Highlighted language={language} code={code} />
+        </code>
       </pre>
     </div>
   );

@@ -1,15 +1,18 @@
-import { memo, useMemo } from "react";
-import ReactMarkdown, { type Components } from "react-markdown";
+import { memo, useMemo, type ElementType, type ReactNode } from "react";
+import ReactMarkdown, { type Components, type Options } from "react-markdown";
 import remarkGfm from "remark-gfm";
+import remarkMath from "remark-math";
 import { blocksOf } from "../state/blocks";
+import { withFormulas } from "../state/mathematics";
 import { CodeBlock } from "./CodeBlock";
+import { Formula } from "./Formula";
 import styles from "./Markdown.module.css";
 
 /** A text of the model's as Markdown. HTML in it is text; nothing in it is fetched. */
 export function Markdown({ text }: { text: string }) {
-  const blocks = useMemo(() => blocksOf(text), [text]);
+  const blocks = useMemo(() => blocksOf(withFormulas(text)), [text]);
   return (
-    <div className={styles.markdown}>
+    <div className={styles.markdown} dir="auto">
       {blocks.map((block, index) => (
         <Block key={index} text={block} />
       ))}
@@ -17,27 +20,45 @@ export function Markdown({ text }: { text: string }) {
   );
 }
 
-const PLUGINS = [remarkGfm];
+const PLUGINS: Options["remarkPlugins"] = [
+  remarkGfm,
+  [remarkMath, { singleDollarTextMath: false }],
+];
 
-const COMPONENTS: Components = {
-  a: ({ children, href }) => (
+/** A link to elsewhere; what would lead to no other page is text. */
+function Link({ href, children }: { href?: unknown; children: ReactNode }) {
+  if (typeof href !== "string" || !href || href.startsWith("#")) return <>{children}</>;
+  return (
     <a href={href} target="_blank" rel="noopener noreferrer nofollow">
       {children}
     </a>
-  ),
+  );
+}
+
+type Element = ElementType<{ children?: ReactNode; dir: "auto" }>;
+
+/** Each part goes in the direction of its own script. */
+const directed = (Tag: Element) =>
+  function Directed({ children }: { children?: ReactNode }) {
+    return <Tag dir="auto">{children}</Tag>;
+  };
+
+const COMPONENTS: Components = {
+  p: directed("p"),
+  // The title of the page is of the first rank, and "You" or "Model" of the second.
+  h1: directed("h3"),
+  h2: directed("h4"),
+  h3: directed("h5"),
+  h4: directed("h6"),
+  h5: directed("h6"),
+  a: ({ children, href }) => <Link href={href}>{children}</Link>,
   // An image could tell somebody else what was said here, by the address it is fetched from.
-  img: ({ alt, src }) => (
-    <a
-      href={typeof src === "string" ? src : undefined}
-      target="_blank"
-      rel="noopener noreferrer nofollow"
-    >
-      {alt || "image"}
-    </a>
-  ),
+  img: ({ alt, src }) => <Link href={src}>{alt || "image"}</Link>,
   pre: ({ children }) => <>{children}</>,
   code: ({ children, className, node }) => {
     const text = String(children);
+    if (className?.includes("language-math"))
+      return <Formula source={text.trim()} isBlock={className.includes("math-display")} />;
     // A block has a language or a line break; `code` in a sentence has neither.
     const position = node?.position;
     const isBlock = /\n/.test(text) || (position && position.start.line !== position.end.line);

@@ -2,11 +2,15 @@ import { memo, useState } from "react";
 import type { Message as MessageState } from "../api/conversations";
 import type { Reply } from "../state/reply";
 import { useStore } from "../state/store";
+import { saidIn } from "../state/thought";
+import { CodeBlock } from "./CodeBlock";
 import { CopyButton } from "./CopyButton";
 import { IconButton } from "./IconButton";
 import { Markdown } from "./Markdown";
 import { MessageEditor } from "./MessageEditor";
-import { MessageFigures } from "./MessageFigures";
+import { LiveFigures, MessageFigures } from "./MessageFigures";
+import { Question } from "./Question";
+import { Thought } from "./Thought";
 import styles from "./Message.module.css";
 
 export interface Actions {
@@ -37,6 +41,7 @@ export const Message = memo(function Message({
     return (
       <MessageEditor
         text={message.content}
+        isBusy={isBusy}
         onCancel={() => setIsEditing(false)}
         onSave={(text) => {
           setIsEditing(false);
@@ -51,18 +56,27 @@ export const Message = memo(function Message({
     <article className={styles.message} data-role={message.role} data-message={message.id}>
       <h2 className="visually-hidden">{message.role === "user" ? "You" : "Model"}</h2>
       {message.role === "user" ? (
-        <div className={styles.said}>{message.content}</div>
+        <Question text={message.content} />
       ) : (
-        <Markdown text={message.content} />
+        <Said content={message.content} />
       )}
       {isCutOff && (
         <p className={styles.note}>
-          {message.finishReason === "cancelled" ? "Stopped." : "This reply was cut off."}
+          {message.finishReason === "cancelled"
+            ? "Stopped."
+            : message.content
+              ? "This reply was cut off."
+              : "No reply came."}
         </p>
       )}
+      {message.figures?.warnings.map((warning) => (
+        <p key={warning} className={styles.note}>
+          {warning}
+        </p>
+      ))}
       <footer className={styles.footer}>
         <Branches message={message} siblings={siblings} isBusy={isBusy} actions={actions} />
-        <CopyButton text={message.content} label="Copy message" />
+        <CopyButton text={saidIn(message.content).reply} label="Copy message" />
         {message.role === "user" ? (
           <IconButton
             icon="edit"
@@ -78,11 +92,11 @@ export const Message = memo(function Message({
             onClick={() => actions.regenerate(message)}
           />
         )}
-        {canGoOn && (
+        {canGoOn && message.content && (
           <IconButton
             icon="forward"
             label="Continue"
-            disabled={isBusy || !message.content}
+            disabled={isBusy}
             onClick={() => actions.continue(message)}
           />
         )}
@@ -91,6 +105,27 @@ export const Message = memo(function Message({
     </article>
   );
 });
+
+function Said({ content, isLive = false }: { content: string; isLive?: boolean }) {
+  const { thought, isThinking, reply } = saidIn(content);
+  const json = jsonIn(reply);
+  return (
+    <>
+      {thought !== null && <Thought text={thought} isThinking={isThinking && isLive} />}
+      {json === null ? <Markdown text={reply} /> : <CodeBlock language="json" code={json} />}
+    </>
+  );
+}
+
+/** The lines of a reply that is one JSON object or array, as one that follows a schema is. */
+function jsonIn(reply: string): string | null {
+  if (!/^\s*[{[]/.test(reply)) return null;
+  try {
+    return JSON.stringify(JSON.parse(reply), null, 2);
+  } catch {
+    return null;
+  }
+}
 
 function Branches({ message, siblings, isBusy, actions }: Omit<Props, "isLast">) {
   if (siblings.length < 2) return null;
@@ -124,21 +159,23 @@ function Branches({ message, siblings, isBusy, actions }: Omit<Props, "isLast">)
 export function LiveMessage({ reply }: { reply: Reply }) {
   const text = useStore(reply, (state) => state.text);
   const progress = useStore(reply, (state) => state.progress);
+  const figures = useStore(reply, (state) => state.figures);
   return (
     <article className={styles.message} data-role="assistant" aria-busy="true">
       <h2 className="visually-hidden">Model</h2>
-      <Markdown text={text} />
+      <Said content={text} isLive />
       {!text && (
         <div className={styles.waiting}>
           {progress === null ? (
             <span className={styles.pulse} role="status" aria-label="Waiting for the first word" />
           ) : (
             <label>
-              Reading <progress value={progress} max={1} />
+              Reading the conversation <progress value={progress} max={1} />
             </label>
           )}
         </div>
       )}
+      {figures && <LiveFigures figures={figures} />}
     </article>
   );
 }

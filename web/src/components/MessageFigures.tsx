@@ -1,6 +1,16 @@
 import type { Figures } from "../api/chat";
-import { milliseconds, rate } from "../state/numbers";
+import { milliseconds, rate, tokens } from "../state/numbers";
 import styles from "./MessageFigures.module.css";
+
+/** What a reply that is being written takes. */
+export function LiveFigures({ figures }: { figures: Figures }) {
+  return (
+    <span className={styles.live}>
+      {rate(figures.generatedTokens, figures.decodeSeconds)} tok/s ·{" "}
+      {tokens(figures.generatedTokens)}
+    </span>
+  );
+}
 
 /** What a reply took, in a line; the rest when asked. */
 export function MessageFigures({ figures }: { figures: Figures }) {
@@ -9,17 +19,19 @@ export function MessageFigures({ figures }: { figures: Figures }) {
     <details className={styles.figures}>
       <summary>
         {milliseconds(figures.firstPiece)} to the first word ·{" "}
-        {rate(generatedTokens, decodeSeconds)} tok/s
+        {rate(generatedTokens, decodeSeconds)} tok/s · {tokens(generatedTokens)}
       </summary>
       <dl>
         <dt>Prompt</dt>
         <dd>
-          {promptTokens.toLocaleString()} tokens, {cachedTokens.toLocaleString()} of them known
+          {tokens(promptTokens)}, {cachedTokens.toLocaleString()} of them in the cache
         </dd>
         <dt>Read while you typed</dt>
-        <dd>{figures.readAhead.toLocaleString()} tokens</dd>
+        <dd>{tokens(figures.readAhead)}</dd>
         <dt>Reply</dt>
-        <dd>{generatedTokens.toLocaleString()} tokens</dd>
+        <dd>
+          {tokens(generatedTokens)} in {milliseconds(decodeSeconds)}
+        </dd>
         {drafted > 0 && (
           <>
             <dt>Speculation</dt>
@@ -28,9 +40,6 @@ export function MessageFigures({ figures }: { figures: Figures }) {
             </dd>
           </>
         )}
-        {figures.warnings.map((warning) => (
-          <dd key={warning}>{warning}</dd>
-        ))}
       </dl>
     </details>
   );

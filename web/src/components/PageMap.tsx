@@ -1,8 +1,7 @@
 import type { Figures } from "../api/chat";
-import type { Message } from "../api/conversations";
+import { useFigures } from "../hooks/useFigures";
 import type { Chat } from "../state/chat";
 import { useStore } from "../state/store";
-import { threadTo } from "../state/tree";
 import styles from "./PageMap.module.css";
 
 /** Positions of a page of the cache: PAGE_POSITIONS of the engine. */
@@ -25,8 +24,8 @@ export interface Run {
   count: number;
 }
 
-/** How each position of a thread came into the cache, in runs. */
-export function runsOf(replies: readonly Figures[]): Run[] {
+/** How each position of a thread came into the cache, in runs; with a draft, `typed` are read. */
+export function runsOf(replies: readonly Figures[], typed = 0): Run[] {
   const runs: Run[] = [];
   let known = 0;
   const add = (kind: Kind, count: number) => {
@@ -38,14 +37,15 @@ export function runsOf(replies: readonly Figures[]): Run[] {
   };
   for (const figures of replies) {
     // What was there before this conversation had said anything came from another.
-    const typed = Math.min(figures.readAhead, Math.max(0, figures.cachedTokens - known));
-    const before = figures.cachedTokens - typed - known;
+    const read = Math.min(figures.readAhead, Math.max(0, figures.cachedTokens - known));
+    const before = figures.cachedTokens - read - known;
     add(known ? "cached" : "shared", before);
-    add("typed", typed);
+    add("typed", read);
     add("read", figures.promptTokens - known);
     add("written", figures.generatedTokens - figures.accepted);
     add("accepted", figures.accepted);
   }
+  add("typed", typed - known);
   return runs;
 }
 
@@ -70,10 +70,8 @@ export function pagesOf(runs: readonly Run[]): Run[][] {
 
 /** The pages of the open conversation, as the cache holds them. */
 export function PageMap({ chat }: { chat: Chat }) {
-  const messages = useStore(chat, (state) => state.open.messages);
-  const leaf = useStore(chat, (state) => state.open.leaf);
-  const figures = threadTo<Message>(messages, leaf).flatMap((message) => message.figures ?? []);
-  const runs = runsOf(figures);
+  const draft = useStore(chat, (state) => state.readiness?.committed ?? 0);
+  const runs = runsOf(useFigures(chat), draft);
   const pages = pagesOf(runs);
   return (
     <aside className={styles.map} aria-label="What is in the cache">
@@ -100,11 +98,12 @@ export function PageMap({ chat }: { chat: Chat }) {
         ))}
       </div>
       <ul>
-        {KINDS.map((kind) => (
+        {KINDS.filter((kind) => runs.some((run) => run.kind === kind)).map((kind) => (
           <li key={kind}>
             <span data-kind={kind} /> {MEANING[kind]}
           </li>
         ))}
+        {runs.length === 0 && <li>Nothing of this conversation is in the cache yet.</li>}
       </ul>
     </aside>
   );

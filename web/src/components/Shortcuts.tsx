@@ -1,27 +1,32 @@
+import { MOD } from "../state/keys";
+import { preferences } from "../state/preferences";
+import { useStore } from "../state/store";
 import { Dialog } from "./Dialog";
 import styles from "./Shortcuts.module.css";
 
-const SHORTCUTS: [keys: string, does: string][] = [
-  ["Enter", "send"],
-  ["Shift + Enter", "begin a line"],
-  ["Esc", "stop the reply"],
-  ["↑ in an empty message", "edit the last one"],
-  ["Ctrl or ⌘ + K", "search conversations"],
-  ["Ctrl or ⌘ + Shift + O", "new conversation"],
-  ["Ctrl or ⌘ + B", "show or hide the list"],
-  ["Ctrl or ⌘ + /", "this list"],
-];
-
 export function Shortcuts({ onClose }: { onClose(): void }) {
+  const enterSends = useStore(preferences, (state) => state.enterSends);
+  const shortcuts: [does: string, ...keys: string[]][] = [
+    ["Send", ...(enterSends ? ["Enter"] : [MOD, "Enter"])],
+    ["Begin a line", ...(enterSends ? ["Shift", "Enter"] : ["Enter"])],
+    ["Stop the reply", "Esc"],
+    ["Edit the last message, while yours is empty", "↑"],
+    ["Search conversations", MOD, "K"],
+    ["New conversation", MOD, "Shift", "O"],
+    ["Show or hide the list", MOD, "B"],
+    ["This list", MOD, "/"],
+  ];
   return (
     <Dialog title="Keyboard shortcuts" onClose={onClose}>
       <dl className={styles.shortcuts}>
-        {SHORTCUTS.map(([keys, does]) => (
-          <div key={keys}>
-            <dt>
-              <kbd>{keys}</kbd>
-            </dt>
-            <dd>{does}</dd>
+        {shortcuts.map(([does, ...keys]) => (
+          <div key={does}>
+            <dt>{does}</dt>
+            <dd>
+              {keys.map((key) => (
+                <kbd key={key}>{key}</kbd>
+              ))}
+            </dd>
           </div>
         ))}
       </dl>

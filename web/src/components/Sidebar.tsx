@@ -1,40 +1,47 @@
-import { useRef, useState } from "react";
-import { exportConversations, type Summary } from "../api/conversations";
+import { useEffect, useRef } from "react";
 import type { Chat } from "../state/chat";
+import { grouped } from "../state/ages";
+import { saveAsJson } from "../state/export";
 import { useStore } from "../state/store";
-import { IconButton } from "./IconButton";
 import { Icon } from "./Icon";
+import { IconButton } from "./IconButton";
+import { SidebarEntry } from "./SidebarEntry";
 import styles from "./Sidebar.module.css";
 
 interface Props {
   chat: Chat;
   onOpen(id: string | null): void;
+  /** Where the list lies over the conversation. */
+  onClose?: () => void;
   onSettings(): void;
   onShortcuts(): void;
 }
 
-export function Sidebar({ chat, onOpen, onSettings, onShortcuts }: Props) {
+export function Sidebar({ chat, onOpen, onClose, onSettings, onShortcuts }: Props) {
   const summaries = useStore(chat, (state) => state.summaries);
   const search = useStore(chat, (state) => state.search);
   const openId = useStore(chat, (state) => state.open.id);
+  const serverKeeps = useStore(chat, (state) => state.serverKeeps);
   const file = useRef<HTMLInputElement>(null);
-  const pinned = summaries.filter((summary) => summary.isPinned);
-  const others = summaries.filter((summary) => !summary.isPinned);
-  const list = (items: readonly Summary[]) =>
-    items.map((summary) => (
-      <Entry
-        key={summary.id}
-        chat={chat}
-        summary={summary}
-        isOpen={summary.id === openId}
-        onOpen={onOpen}
-      />
-    ));
+  const isOver = onClose !== undefined;
+  const first = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    if (isOver) first.current?.focus();
+  }, [isOver]);
+
   return (
     <nav className={styles.sidebar} aria-label="Conversations">
-      <button type="button" className={styles.new} onClick={() => onOpen(null)}>
-        <Icon name="plus" /> New conversation
-      </button>
+      <div className={styles.head}>
+        <button
+          ref={first}
+          type="button"
+          className={`outlined ${styles.new}`}
+          onClick={() => onOpen(null)}
+        >
+          <Icon name="plus" /> New conversation
+        </button>
+        {onClose && <IconButton icon="close" label="Hide conversations" onClick={onClose} />}
+      </div>
       <input
         type="search"
         id="search"
@@ -44,23 +51,45 @@ export function Sidebar({ chat, onOpen, onSettings, onShortcuts }: Props) {
         onChange={(event) => void chat.search(event.target.value)}
       />
       <div className={styles.list}>
-        {pinned.length > 0 && (
-          <>
-            <h2>Pinned</h2>
-            <ul>{list(pinned)}</ul>
-          </>
+        {grouped(summaries, new Date()).map(([heading, members]) => (
+          <section key={heading}>
+            <h2>{heading}</h2>
+            <ul>
+              {members.map((summary) => (
+                <SidebarEntry
+                  key={summary.id}
+                  chat={chat}
+                  summary={summary}
+                  isOpen={summary.id === openId}
+                  onOpen={onOpen}
+                />
+              ))}
+            </ul>
+          </section>
+        ))}
+        {summaries.length === 0 && (
+          <p role="status">
+            {!serverKeeps
+              ? "This server keeps no conversations: they end with this tab."
+              : search
+                ? "Nothing found."
+                : "No conversations yet."}
+          </p>
         )}
-        {pinned.length > 0 && others.length > 0 && <h2>Others</h2>}
-        <ul>{list(others)}</ul>
-        {summaries.length === 0 && <p>{search ? "Nothing found." : "No conversations yet."}</p>}
       </div>
       <div className={styles.foot}>
         <IconButton icon="settings" label="Settings" onClick={onSettings} />
         <IconButton icon="keyboard" label="Keyboard shortcuts" onClick={onShortcuts} />
-        <IconButton icon="save" label="Export conversations" onClick={() => void save()} />
+        <IconButton
+          icon="save"
+          label="Export conversations"
+          disabled={summaries.length === 0}
+          onClick={() => void chat.attempt(() => saveAsJson())}
+        />
         <IconButton
           icon="open"
           label="Import conversations"
+          disabled={!serverKeeps}
           onClick={() => file.current?.click()}
         />
         <input
@@ -77,84 +106,5 @@ export function Sidebar({ chat, onOpen, onSettings, onShortcuts }: Props) {
         />
       </div>
     </nav>
-  );
-}
-
-async function save(): Promise<void> {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(await exportConversations());
-  link.download = "conversations.json";
-  link.click();
-  URL.revokeObjectURL(link.href);
-}
-
-interface EntryProps {
-  chat: Chat;
-  summary: Summary;
-  isOpen: boolean;
-  onOpen(id: string): void;
-}
-
-function Entry({ chat, summary, isOpen, onOpen }: EntryProps) {
-  const [isRenaming, setIsRenaming] = useState(false);
-  const [isRemoving, setIsRemoving] = useState(false);
-  const isWriting = useStore(chat, (state) => state.replies.has(summary.id));
-  if (isRenaming) {
-    const rename = (title: string) => {
-      setIsRenaming(false);
-      if (title.trim() && title !== summary.title) chat.change(summary.id, { title: title.trim() });
-    };
-    return (
-      <li>
-        <input
-          aria-label="Title"
-          autoFocus
-          defaultValue={summary.title}
-          onBlur={(event) => rename(event.target.value)}
-          onKeyDown={(event) => {
-            if (event.nativeEvent.isComposing) return;
-            if (event.key === "Enter") rename(event.currentTarget.value);
-            if (event.key === "Escape") setIsRenaming(false);
-          }}
-        />
-      </li>
-    );
-  }
-  return (
-    <li className={styles.entry} data-open={isOpen}>
-      <button
-        type="button"
-        className={styles.title}
-        aria-current={isOpen ? "page" : undefined}
-        onClick={() => onOpen(summary.id)}
-        onDoubleClick={() => setIsRenaming(true)}
-      >
-        {summary.title || "Untitled"}
-        {isWriting && " …"}
-      </button>
-      {isRemoving ? (
-        <span className={styles.tools} data-shown="true">
-          <button
-            type="button"
-            className="danger"
-            autoFocus
-            onClick={() => chat.remove(summary.id)}
-          >
-            Delete
-          </button>
-          <IconButton icon="close" label="Keep" onClick={() => setIsRemoving(false)} />
-        </span>
-      ) : (
-        <span className={styles.tools}>
-          <IconButton
-            icon="pin"
-            label={summary.isPinned ? "Unpin" : "Pin"}
-            onClick={() => chat.change(summary.id, { isPinned: !summary.isPinned })}
-          />
-          <IconButton icon="edit" label="Rename" onClick={() => setIsRenaming(true)} />
-          <IconButton icon="trash" label="Delete" onClick={() => setIsRemoving(true)} />
-        </span>
-      )}
-    </li>
   );
 }

@@ -5,14 +5,22 @@ import type { Chat } from "../state/chat";
 import { useStore } from "../state/store";
 import { childrenOf, threadTo } from "../state/tree";
 import { Announcer } from "./Announcer";
+import { IconButton } from "./IconButton";
 import { LiveMessage, Message, type Actions } from "./Message";
 import { Welcome } from "./Welcome";
 import styles from "./Transcript.module.css";
 
-export function Transcript({ chat, onExample }: { chat: Chat; onExample(text: string): void }) {
+interface Props {
+  chat: Chat;
+  onExample(text: string): void;
+  onSettings(): void;
+}
+
+export function Transcript({ chat, onExample, onSettings }: Props) {
   const id = useStore(chat, (state) => state.open.id);
   const messages = useStore(chat, (state) => state.open.messages);
   const leaf = useStore(chat, (state) => state.open.leaf);
+  const system = useStore(chat, (state) => state.open.system);
   const reply = useStore(chat, (state) => state.replies.get(state.open.id));
   const children = useMemo(() => childrenOf(messages), [messages]);
   const thread = useMemo(() => threadTo(messages, leaf), [messages, leaf]);
@@ -40,6 +48,11 @@ export function Transcript({ chat, onExample }: { chat: Chat; onExample(text: st
     >
       <div className={styles.content} ref={content}>
         {thread.length === 0 && <Welcome chat={chat} onExample={onExample} />}
+        {system && (
+          <button type="button" className={styles.system} dir="auto" onClick={onSettings}>
+            <b>System prompt:</b> {system}
+          </button>
+        )}
         {start > 0 && (
           // Its key is new with each batch, so that one still in sight is noticed again.
           <p key={start} ref={sentinel} className={styles.earlier}>
@@ -62,12 +75,10 @@ export function Transcript({ chat, onExample }: { chat: Chat; onExample(text: st
               />
             ),
           )}
-        {reply && <Announcer reply={reply} />}
+        <Announcer reply={reply} />
       </div>
       {!isAtEnd && (
-        <button type="button" className={styles.end} onClick={toEnd}>
-          To the end
-        </button>
+        <IconButton icon="down" label="To the end" className={styles.end} onClick={toEnd} />
       )}
     </div>
   );

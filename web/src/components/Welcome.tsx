@@ -14,7 +14,7 @@ export function Welcome({ chat, onExample }: { chat: Chat; onExample(text: strin
   const server = useStore(chat, (state) => state.server);
   return (
     <section className={styles.welcome}>
-      <h1>{server?.model ?? "inferno"}</h1>
+      <h2>{server?.model ?? "inferno"}</h2>
       {server && (
         <p>
           {bytes(server.weightBytes)} of {server.weightFormats.join(", ")} ·{" "}
@@ -23,8 +23,8 @@ export function Welcome({ chat, onExample }: { chat: Chat; onExample(text: strin
         </p>
       )}
       <p>
-        It runs on this computer, and reads while you type. Nothing leaves the server that this page
-        came from.
+        It reads while you type, so its answer begins when you press Enter. What you write goes to
+        this page's own server, and nowhere else.
       </p>
       <ul>
         {EXAMPLES.map((example) => (

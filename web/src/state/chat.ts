@@ -2,7 +2,7 @@
  *
  * What the reader does shows at once; the server keeps it afterwards, in the same order. */
 
-import { compose, streamChat, type Figures, type Readiness, type Turn } from "../api/chat";
+import { compose, streamChat, type Readiness, type Turn } from "../api/chat";
 import {
   changeConversation,
   createConversation,
@@ -17,11 +17,15 @@ import {
   type Summary,
 } from "../api/conversations";
 import { fetchServer, type Server } from "../api/server";
+import { ApiError } from "../api/client";
 import { Connection } from "./connection";
+import { keepDraft } from "./drafts";
+import { newId } from "./ids";
 import { fieldsOf, preferences } from "./preferences";
 import { Reply } from "./reply";
 import { Store } from "./store";
 import { childrenOf, newestLeaf, threadTo } from "./tree";
+import { saidIn, ThoughtWriter } from "./thought";
 import { Writer } from "./writer";
 
 /** While a reply comes, other tabs hear about this often that the server has kept more of it. */
@@ -35,6 +39,8 @@ export interface ChatState {
   /** A conversation that nobody has said anything in is not kept yet. */
   open: Conversation;
   isKept: boolean;
+  /** Some servers keep no conversations at all. */
+  serverKeeps: boolean;
   replies: ReadonlyMap<string, Reply>;
   /** How much of the draft the server has read. */
   readiness: Readiness | null;
@@ -42,8 +48,15 @@ export interface ChatState {
 }
 
 function newConversation(): Conversation {
-  const id = crypto.randomUUID();
-  return { id, title: "", isPinned: false, changedAt: "", system: "", leaf: null, messages: [] };
+  return {
+    id: newId(),
+    title: "",
+    isPinned: false,
+    changedAt: "",
+    system: "",
+    leaf: null,
+    messages: [],
+  };
 }
 
 export class Chat extends Store<ChatState> {
@@ -62,6 +75,7 @@ export class Chat extends Store<ChatState> {
       search: "",
       open: newConversation(),
       isKept: false,
+      serverKeeps: true,
       replies: new Map(),
       readiness: null,
       failure: null,
@@ -89,10 +103,17 @@ export class Chat extends Store<ChatState> {
     if (id === this.get().open.id) return;
     const turn = ++this.opening;
     await this.attempt(async () => {
-      const open = await fetchConversation(id);
-      if (turn !== this.opening) return;
-      this.forgetDraft();
-      this.set({ open, isKept: true, failure: null });
+      try {
+        const open = await fetchConversation(id);
+        if (turn !== this.opening) return;
+        this.forgetDraft();
+        this.set({ open, isKept: true, failure: null });
+      } catch (error) {
+        if (!(error instanceof ApiError && error.status === 404)) throw error;
+        if (turn !== this.opening) return;
+        this.startNew();
+        this.fail("This conversation is not there any more.");
+      }
     });
   }
 
@@ -110,7 +131,8 @@ export class Chat extends Store<ChatState> {
   }
 
   remove(id: string): void {
-    this.get().replies.get(id)?.stop();
+    this.get().replies.get(id)?.forget();
+    keepDraft(id, "");
     this.set({ summaries: this.get().summaries.filter((summary) => summary.id !== id) });
     if (id === this.get().open.id) this.startNew();
     void this.write(() => deleteConversation(id));
@@ -126,10 +148,9 @@ export class Chat extends Store<ChatState> {
 
   // ---- messages ---------------------------------------------------------------------------------
 
-  /** Says `text` at the end of the branch that is open. */
-  send(text: string): void {
-    const { open } = this.get();
-    this.say(text, open.leaf);
+  /** Says `text` at the end of the branch that is open; false if it cannot be said now. */
+  send(text: string): boolean {
+    return this.say(text, this.get().open.leaf);
   }
 
   /** Says something else instead of a message of the reader's, in a new branch. */
@@ -158,12 +179,12 @@ export class Chat extends Store<ChatState> {
     this.change(open.id, { leaf });
   }
 
-  private say(text: string, parent: string | null): void {
-    if (this.get().replies.has(this.get().open.id)) return;
+  private say(text: string, parent: string | null): boolean {
+    if (this.get().replies.has(this.get().open.id) || !this.fields()) return false;
     this.composing?.abort();
     if (!this.get().isKept) this.keepOpen(text);
     const message: Message = {
-      id: crypto.randomUUID(),
+      id: newId(),
       parent,
       role: "user",
       content: text,
@@ -174,6 +195,17 @@ export class Chat extends Store<ChatState> {
     this.put(this.get().open.id, message);
     const { id } = this.get().open;
     this.answer(message.id, () => void this.write(() => keepMessage(id, message)));
+    return true;
+  }
+
+  /** The further fields of requests; null, and a failure, if they cannot be read. */
+  private fields(): Record<string, unknown> | null {
+    try {
+      return fieldsOf(preferences.get());
+    } catch (error) {
+      this.fail(error);
+      return null;
+    }
   }
 
   private keepOpen(text: string): void {
@@ -187,7 +219,7 @@ export class Chat extends Store<ChatState> {
   private answer(parent: string | null, meanwhile?: () => void): void {
     this.writeReply(
       {
-        id: crypto.randomUUID(),
+        id: newId(),
         parent,
         role: "assistant",
         content: "",
@@ -201,15 +233,8 @@ export class Chat extends Store<ChatState> {
 
   private writeReply(message: Message, meanwhile?: () => void): void {
     const { open, replies } = this.get();
-    if (replies.has(open.id)) return;
-    let more: Record<string, unknown>;
-    try {
-      more = fieldsOf(preferences.get());
-    } catch (error) {
-      meanwhile?.();
-      this.fail(error);
-      return;
-    }
+    const more = this.fields();
+    if (replies.has(open.id) || !more) return;
     const reply = new Reply(open.id, message.id, message.content);
     this.put(open.id, message);
     this.set({ replies: new Map(replies).set(open.id, reply), readiness: null, failure: null });
@@ -232,17 +257,21 @@ export class Chat extends Store<ChatState> {
     message: Message,
   ): Promise<void> {
     let finishReason: string | null = null;
-    let figures: Figures | null = null;
     let status: Message["status"] = "complete";
     let told = performance.now();
+    const text = new ThoughtWriter();
+    const readAheadOfIt = this.readAhead;
+    this.readAhead = 0;
     try {
       for await (const event of stream) {
         if (event.kind === "progress") reply.set({ progress: event.processed / event.total });
-        else if (event.kind === "text") reply.add(event.text);
+        else if (event.kind === "thought") reply.add(text.thought(event.text));
+        else if (event.kind === "text") reply.add(text.reply(event.text));
         else {
-          finishReason = event.finishReason;
-          figures = { ...event.figures, readAhead: this.readAhead };
-          this.readAhead = 0;
+          if (event.kind === "end") finishReason = event.finishReason;
+          // What was read of a draft and then changed is not a part of the prompt.
+          const readAhead = Math.min(readAheadOfIt, event.figures.cachedTokens);
+          reply.figures = { ...event.figures, readAhead };
         }
         if (performance.now() - told > TELL_MS) {
           told = performance.now();
@@ -255,12 +284,19 @@ export class Chat extends Store<ChatState> {
       else if (!this.connection.notice(error)) this.fail(error);
     }
     const content = reply.flush();
+    const { figures } = reply;
     const finished: Message = { ...message, content, status, finishReason, figures };
     const replies = new Map(this.get().replies);
     replies.delete(reply.conversation);
     this.put(reply.conversation, finished);
     this.set({ replies });
+    if (reply.isForgotten) return;
     await this.write(() => keepMessage(reply.conversation, finished));
+    // Whoever came back to the conversation meanwhile has the message as it was.
+    const { open } = this.get();
+    const shown = open.messages.find((other) => other.id === finished.id);
+    if (shown?.status === "writing" && !this.get().replies.has(open.id))
+      this.put(open.id, finished);
   }
 
   /** Puts a message where it belongs, if its conversation is open, and shows its branch. */
@@ -290,7 +326,7 @@ export class Chat extends Store<ChatState> {
     try {
       const readiness = await compose(
         [...turns, { role: "user", content: draft }],
-        {},
+        fieldsOf(preferences.get()),
         open.id,
         controller.signal,
       );
@@ -342,11 +378,12 @@ export class Chat extends Store<ChatState> {
   }
 
   private async write(write: () => Promise<void>): Promise<void> {
+    if (!this.get().serverKeeps) return;
     await this.writer.write(write);
     this.tabs.postMessage(null);
   }
 
-  private async attempt(action: () => Promise<void>): Promise<void> {
+  async attempt(action: () => Promise<void>): Promise<void> {
     try {
       await action();
     } catch (error) {
@@ -354,8 +391,18 @@ export class Chat extends Store<ChatState> {
     }
   }
 
-  private fail(error: unknown): void {
-    this.set({ failure: error instanceof Error ? error.message : String(error) });
+  fail(error: unknown): void {
+    if (error instanceof ApiError && error.status === 501) {
+      this.set({ serverKeeps: false });
+      return;
+    }
+    let failure = error instanceof Error ? error.message : String(error);
+    if (error instanceof ApiError && error.code === "context_length_exceeded") {
+      // The server's hint is for who writes requests.
+      const [what] = failure.split("\nhint:", 1);
+      failure = `${what}. Shorten it, or have the oldest messages left out: a switch in the settings.`;
+    }
+    this.set({ failure });
   }
 }
 
@@ -363,7 +410,9 @@ function turnsOf(conversation: Conversation, thread: readonly Message[]): Turn[]
   const turns: Turn[] = conversation.system
     ? [{ role: "system", content: conversation.system }]
     : [];
-  for (const { role, content } of thread) turns.push({ role, content });
+  // What was thought before an earlier reply is no part of what was said.
+  for (const { role, content } of thread)
+    turns.push({ role, content: role === "assistant" ? saidIn(content).reply : content });
   return turns;
 }
 

@@ -14,3 +14,7 @@ export function bytes(count: number): string {
   const megabytes = count / 1e6;
   return megabytes < 1000 ? `${Math.round(megabytes)} MB` : `${(megabytes / 1e3).toFixed(1)} GB`;
 }
+
+export function tokens(count: number): string {
+  return `${count.toLocaleString()} ${count === 1 ? "token" : "tokens"}`;
+}

@@ -10,8 +10,12 @@ export interface Preferences {
   /** Enter sends, and Shift+Enter begins a line; or the other way round. */
   enterSends: boolean;
   showsPages: boolean;
+  /** Where a conversation outgrows the context, its oldest messages are left out. */
+  dropsOldest: boolean;
   sidebarIsOpen: boolean;
   sampling: Sampling;
+  /** System prompts to choose from. */
+  prompts: readonly string[];
   /** A JSON schema that answers must have, as text; empty for none. */
   schema: string;
   /** Further fields of requests, as the text of a JSON object. */
@@ -25,8 +29,14 @@ const INITIAL: Preferences = {
   readsAhead: true,
   enterSends: true,
   showsPages: false,
+  dropsOldest: false,
   sidebarIsOpen: true,
   sampling: {},
+  prompts: [
+    "Answer in one short paragraph.",
+    "You are a careful programmer. Answer with code, and say in two sentences how it works.",
+    "Correct the spelling and grammar of what I write, and change nothing else.",
+  ],
   schema: "",
   more: "",
 };
@@ -46,12 +56,14 @@ export function prefer(change: Partial<Preferences>): void {
   localStorage.setItem(KEY, JSON.stringify(preferences.get()));
 }
 
-/** The fields that `schema` and `more` add to a request; an error names what cannot be read. */
+/** The fields that preferences add to a request; an error names what cannot be read. */
 export function fieldsOf({
-  schema,
-  more,
-}: Pick<Preferences, "schema" | "more">): Record<string, unknown> {
-  const fields = more.trim() ? parsed("Further fields", more) : {};
+  schema = "",
+  more = "",
+  dropsOldest = false,
+}: Partial<Preferences>): Record<string, unknown> {
+  const fields: Record<string, unknown> = dropsOldest ? { truncation: "oldest_turns" } : {};
+  if (more.trim()) Object.assign(fields, parsed("Further fields", more));
   if (schema.trim()) {
     fields["response_format"] = {
       type: "json_schema",

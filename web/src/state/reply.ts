@@ -1,16 +1,23 @@
 /** A reply that is being written: its text so far, in a store of its own, so that a new piece
  * redraws one message and nothing else. */
 
+import type { Figures } from "../api/chat";
 import { Store } from "./store";
 
 export interface ReplyState {
   text: string;
   /** How much of the prompt is processed, from 0 to 1, before there is text. */
   progress: number | null;
+  /** Those so far. */
+  figures: Figures | null;
 }
 
 export class Reply extends Store<ReplyState> {
   readonly controller = new AbortController();
+  /** Its conversation was deleted: nothing of it is kept. */
+  isForgotten = false;
+  /** The newest, which the screen may not have drawn yet. */
+  figures: Figures | null = null;
   private waiting = "";
   private frame: number | undefined;
 
@@ -19,7 +26,7 @@ export class Reply extends Store<ReplyState> {
     readonly message: string,
     text: string,
   ) {
-    super({ text, progress: null });
+    super({ text, progress: null, figures: null });
   }
 
   /** Adds a piece; the screen is drawn once a frame, however many come. */
@@ -34,7 +41,7 @@ export class Reply extends Store<ReplyState> {
     if (this.waiting) {
       const text = this.get().text + this.waiting;
       this.waiting = "";
-      this.set({ text, progress: null });
+      this.set({ text, progress: null, figures: this.figures });
     }
     return this.get().text;
   }
@@ -46,5 +53,10 @@ export class Reply extends Store<ReplyState> {
 
   stop(): void {
     this.controller.abort();
+  }
+
+  forget(): void {
+    this.isForgotten = true;
+    this.stop();
   }
 }

@@ -1,6 +1,5 @@
 /** What is to be kept by the server, one after the other, however long it is away. */
 
-import { ConnectionLost } from "../api/client";
 import type { Connection } from "./connection";
 
 export class Writer {
@@ -22,9 +21,7 @@ export class Writer {
       try {
         return await write();
       } catch (error) {
-        const waits = this.connection.notice(error);
-        if (!waits) return this.onFailure(error);
-        if (!(error instanceof ConnectionLost) && !this.connection.get().needsKey) return;
+        if (!this.connection.notice(error)) return this.onFailure(error);
         await this.connection.back();
       }
     }

@@ -24,7 +24,7 @@ function write(text: string): void {
 }
 
 test("Enter sends, and Shift+Enter does not", () => {
-  const send = vi.spyOn(chat, "send").mockReturnValue();
+  const send = vi.spyOn(chat, "send").mockReturnValue(true);
   render(<Composer chat={chat} example={null} />);
   write("Hello");
   fireEvent.keyDown(field(), { key: "Enter", shiftKey: true });
@@ -35,7 +35,7 @@ test("Enter sends, and Shift+Enter does not", () => {
 });
 
 test("Enter that ends a composition of characters does not send", () => {
-  const send = vi.spyOn(chat, "send").mockReturnValue();
+  const send = vi.spyOn(chat, "send").mockReturnValue(true);
   render(<Composer chat={chat} example={null} />);
   write("にほん");
   fireEvent.keyDown(field(), { key: "Enter", isComposing: true });
@@ -45,7 +45,7 @@ test("Enter that ends a composition of characters does not send", () => {
 
 test("with Enter for lines, Ctrl+Enter sends", () => {
   prefer({ enterSends: false });
-  const send = vi.spyOn(chat, "send").mockReturnValue();
+  const send = vi.spyOn(chat, "send").mockReturnValue(true);
   render(<Composer chat={chat} example={null} />);
   write("Hello");
   fireEvent.keyDown(field(), { key: "Enter" });
@@ -55,7 +55,7 @@ test("with Enter for lines, Ctrl+Enter sends", () => {
 });
 
 test("white space alone is not sent", () => {
-  const send = vi.spyOn(chat, "send").mockReturnValue();
+  const send = vi.spyOn(chat, "send").mockReturnValue(true);
   render(<Composer chat={chat} example={null} />);
   write("  \n ");
   fireEvent.keyDown(field(), { key: "Enter" });

@@ -43,7 +43,7 @@ test("a reply is the pieces that came, and is kept with its figures", async () =
   expect(kept()).toMatchObject({
     content: "Hi there",
     finish_reason: "stop",
-    figures: { promptTokens: 15, cachedTokens: 10 },
+    figures: { promptTokens: 23, cachedTokens: 18 },
   });
 });
 
