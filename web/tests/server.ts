@@ -9,6 +9,15 @@ export interface Asked {
   headers: Record<string, string>;
 }
 
+const PROPS = {
+  model_alias: "model",
+  default_generation_settings: { n_ctx: 1000, params: {} },
+  isa: "scalar",
+  threads: 1,
+  weight_formats: ["f32"],
+  memory: { weights: 1e6, kv_cache_per_token: 1000 },
+};
+
 export class FakeServer {
   readonly asked: Asked[] = [];
   isAway = false;
@@ -32,8 +41,8 @@ export class FakeServer {
     );
   }
 
-  text(content: string): void {
-    this.say({ choices: [{ delta: { content }, finish_reason: null }] });
+  text(content: string, timings?: Record<string, number>): void {
+    this.say({ choices: [{ delta: { content }, finish_reason: null }], timings });
   }
 
   end(finish_reason = "stop"): void {
@@ -75,6 +84,7 @@ export class FakeServer {
       });
       return new Response(stream, { headers: { "content-type": "text/event-stream" } });
     }
+    if (path === "/props") return json(PROPS);
     if (path === "/v1/compose")
       return json({ total_tokens: 20, committed_tokens: 18, cached_tokens: 4 });
     if (path === "/app/conversations" && asked.method === "GET") return json({ data: [] });

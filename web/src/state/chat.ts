@@ -103,18 +103,26 @@ export class Chat extends Store<ChatState> {
     if (id === this.get().open.id) return;
     const turn = ++this.opening;
     await this.attempt(async () => {
-      try {
-        const open = await fetchConversation(id);
-        if (turn !== this.opening) return;
-        this.forgetDraft();
-        this.set({ open, isKept: true, failure: null });
-      } catch (error) {
-        if (!(error instanceof ApiError && error.status === 404)) throw error;
-        if (turn !== this.opening) return;
+      const open = await this.fetchOrLeave(id, () => turn === this.opening);
+      if (!open) return;
+      this.forgetDraft();
+      this.set({ open, isKept: true, failure: null });
+    });
+  }
+
+  /** The conversation, if it is wanted when it comes; one that is gone is left for a new one. */
+  private async fetchOrLeave(id: string, isWanted: () => boolean): Promise<Conversation | null> {
+    try {
+      const found = await fetchConversation(id);
+      return isWanted() ? found : null;
+    } catch (error) {
+      if (!(error instanceof ApiError && error.status === 404)) throw error;
+      if (isWanted()) {
         this.startNew();
         this.fail("This conversation is not there any more.");
       }
-    });
+      return null;
+    }
   }
 
   async search(search: string): Promise<void> {
@@ -355,11 +363,11 @@ export class Chat extends Store<ChatState> {
     await this.attempt(async () => {
       await this.list();
       if (!isKept || replies.has(open.id)) return;
-      const fresh = await fetchConversation(open.id);
-      const now = this.get();
-      if (now.open.id !== open.id || now.replies.has(open.id)) return;
+      const isOpen = () => this.get().open.id === open.id && !this.get().replies.has(open.id);
+      const fresh = await this.fetchOrLeave(open.id, isOpen);
+      if (!fresh) return;
       // The branch that is looked at here stays; what was said at its end is shown.
-      const { leaf } = now.open;
+      const { leaf } = this.get().open;
       const isThere = fresh.messages.some((message) => message.id === leaf);
       const end =
         leaf !== null && isThere ? newestLeaf(childrenOf(fresh.messages), leaf) : fresh.leaf;

@@ -16,6 +16,7 @@ function copySelected(text: string): boolean {
   // Beside the button that was pressed: what is outside of an open dialog cannot be selected.
   const focused = document.activeElement as HTMLElement | null;
   (focused?.parentElement ?? document.body).append(field);
+  field.focus();
   field.select();
   try {
     return document.execCommand("copy");

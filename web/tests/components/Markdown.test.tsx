@@ -1,5 +1,5 @@
 import { cleanup, render, screen } from "@testing-library/react";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { Markdown } from "../../src/components/Markdown";
 
 afterEach(cleanup);
@@ -49,4 +49,40 @@ test("code in a sentence stays in it", () => {
 test("a table is one", () => {
   render(<Markdown text={"| a | b |\n|---|---|\n| 1 | 2 |"} />);
   expect(screen.getAllByRole("cell").map((cell) => cell.textContent)).toEqual(["1", "2"]);
+});
+
+test("code has the colours of its language", async () => {
+  const { container } = render(<Markdown text={"```python\ndef f(): pass\n```"} />);
+  await vi.waitUntil(() => container.querySelector(".hljs-keyword"));
+  expect(container.querySelector("pre")?.textContent).toBe("def f(): pass");
+});
+
+test("a formula is MathML, and one that cannot be read is its source", async () => {
+  const { container } = render(<Markdown text={"So \\(x^2\\), and $\\nothing{$."} />);
+  await vi.waitUntil(() => container.querySelector("math msup"));
+  expect(container.textContent).toContain("\\nothing{");
+});
+
+test("prices are no formulas", () => {
+  const { container } = render(<Markdown text="From $5 to $10." />);
+  expect(container.textContent).toBe("From $5 to $10.");
+});
+
+test("a footnote leads nowhere: the address is the conversation's", () => {
+  const { container } = render(<Markdown text={"A claim[^1].\n\n[^1]: Its source."} />);
+  expect(container.querySelector("a")).toBeNull();
+  expect(container.textContent).toContain("Its source.");
+});
+
+test("each paragraph goes in the direction of its script", () => {
+  render(<Markdown text={"مرحبا\n\nHello"} />);
+  for (const text of ["مرحبا", "Hello"]) {
+    expect(screen.getByText(text).getAttribute("dir")).toBe("auto");
+  }
+});
+
+test("a model's headings are below the page's own", () => {
+  render(<Markdown text={"# One\n\n## Two"} />);
+  const ranks = screen.getAllByRole("heading").map((heading) => heading.tagName);
+  expect(ranks).toEqual(["H3", "H4"]);
 });

@@ -1,4 +1,5 @@
 import { beforeEach, expect, test, vi } from "vitest";
+import { setKey } from "../../src/api/client";
 import { Chat } from "../../src/state/chat";
 import { prefer } from "../../src/state/preferences";
 import { threadTo } from "../../src/state/tree";
@@ -16,7 +17,7 @@ const settled = (path: RegExp, count = 1) => vi.waitUntil(() => server.to(path).
 
 beforeEach(() => {
   localStorage.clear();
-  prefer({ sampling: {}, schema: "", more: "", readsAhead: true });
+  prefer({ sampling: {}, schema: "", more: "", readsAhead: true, dropsOldest: false });
   server = new FakeServer();
   chat = new Chat();
 });
@@ -145,7 +146,7 @@ test("a stream that ends without its end is cut off, not complete", async () => 
 test("an error of the server's is shown, in its words", async () => {
   server.answer = ({ path }) =>
     path === "/v1/chat/completions"
-      ? json({ error: { message: "The prompt is too long", code: "context_length_exceeded" } }, 400)
+      ? json({ error: { message: "The prompt is too long", code: "too_many" } }, 400)
       : null;
   chat.send("Hello");
   await isIdle();
@@ -199,4 +200,102 @@ test("a reply goes on while another conversation is open", async () => {
   const kept = server.to(/POST .*\/messages/).filter((asked) => asked.path.includes(id));
   await vi.waitUntil(() => server.to(/POST .*\/messages/).at(-1)?.body["content"] === "Hi");
   expect(kept.length).toBeGreaterThan(0);
+});
+
+test("a conversation that is deleted in mid-reply takes the reply with it", async () => {
+  chat.send("Hello");
+  await settled(/POST \/v1\/chat/);
+  await settled(/POST .*\/messages/, 2);
+  chat.remove(chat.get().open.id);
+  await isIdle();
+  await settled(/DELETE/);
+  expect(server.to(/POST .*\/messages/)).toHaveLength(2);
+  expect(chat.get().failure).toBeNull();
+});
+
+test("a conversation that is gone is left for a new one, and that is said", async () => {
+  server.answer = ({ path }) => (path.endsWith("/gone") ? json({ error: {} }, 404) : null);
+  await chat.openConversation("gone");
+  expect(chat.get().isKept).toBe(false);
+  expect(chat.get().failure).toMatch("not there any more");
+});
+
+test("a thought is kept in front of its reply, and is not said again", async () => {
+  chat.send("Hello");
+  await settled(/POST \/v1\/chat/);
+  server.say({ choices: [{ delta: { reasoning_content: "Greet " }, finish_reason: null }] });
+  server.say({ choices: [{ delta: { reasoning_content: "them." }, finish_reason: null }] });
+  server.text("Hi");
+  server.end();
+  await isIdle();
+  expect(said().at(-1)).toBe("assistant: <think>\nGreet them.\n</think>\n\nHi");
+  await exchange("Again", "Hi");
+  expect(server.to(/POST \/v1\/chat/).at(-1)?.body["messages"]).toEqual([
+    { role: "user", content: "Hello" },
+    { role: "assistant", content: "Hi" },
+    { role: "user", content: "Again" },
+  ]);
+});
+
+test("a reply that is stopped has the figures that came", async () => {
+  chat.send("Hello");
+  await settled(/POST \/v1\/chat/);
+  server.text("Hi", { cache_n: 2, prompt_n: 8, predicted_n: 1, predicted_ms: 4 });
+  await vi.waitUntil(() => chat.get().replies.get(chat.get().open.id)?.text === "Hi");
+  chat.stop();
+  await isIdle();
+  expect(chat.get().open.messages.at(-1)).toMatchObject({
+    finishReason: "cancelled",
+    figures: { promptTokens: 10, generatedTokens: 1 },
+  });
+});
+
+test("with settings that cannot be read nothing is said", () => {
+  prefer({ schema: "{" });
+  expect(chat.send("Hello")).toBe(false);
+  expect(chat.get().open.messages).toEqual([]);
+  expect(chat.get().failure).toMatch("JSON schema");
+});
+
+test("a server that keeps no conversations is talked to all the same", async () => {
+  server.answer = ({ path }) =>
+    path.startsWith("/app") ? json({ error: { message: "keeps none", code: "" } }, 501) : null;
+  await chat.start();
+  await exchange("Hello", "Hi");
+  expect(said()).toEqual(["user: Hello", "assistant: Hi"]);
+  expect(chat.get()).toMatchObject({ serverKeeps: false, failure: null });
+  expect(server.to(/POST \/app/)).toHaveLength(0);
+});
+
+test("a model that is being loaded is waited for", async () => {
+  vi.useFakeTimers();
+  try {
+    server.answer = () => json({ error: { message: "Loading model", code: "loading" } }, 503);
+    await chat.start();
+    expect(chat.connection.get()).toMatchObject({ isLoading: true, isLost: false });
+    expect(chat.get().failure).toBeNull();
+    server.answer = () => null;
+    await vi.advanceTimersByTimeAsync(2000);
+    expect(chat.connection.get().isLoading).toBe(false);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("a key that is not accepted is asked for anew, and called wrong", async () => {
+  server.answer = () => json({ error: { message: "key", code: "invalid_api_key" } }, 401);
+  await chat.start();
+  expect(chat.connection.get().keyIsWrong).toBe(false);
+  setKey("wrong");
+  chat.connection.keyIsGiven();
+  await chat.start();
+  expect(chat.connection.get()).toMatchObject({ needsKey: true, keyIsWrong: true });
+});
+
+test("what does not fit into the context is said with what to do about it on the page", async () => {
+  const error = { message: "9 too many\nhint: fields", code: "context_length_exceeded" };
+  server.answer = ({ path }) => (path.startsWith("/v1/chat") ? json({ error }, 400) : null);
+  chat.send("Hello");
+  await isIdle();
+  expect(chat.get().failure).toMatch(/^9 too many\. Shorten it.*settings/);
 });
