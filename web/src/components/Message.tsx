@@ -50,7 +50,7 @@ export const Message = memo(function Message({
       />
     );
   }
-  const isCutOff = message.role === "assistant" && message.status !== "complete";
+  const isCutOff = message.status === "interrupted";
   const canGoOn = isLast && (isCutOff || message.finishReason === "length");
   return (
     <article className={styles.message} data-role={message.role} data-message={message.id}>
@@ -59,6 +59,9 @@ export const Message = memo(function Message({
         <Question text={message.content} />
       ) : (
         <Said content={message.content} />
+      )}
+      {message.status === "writing" && (
+        <p className={styles.note}>It is being written, by another tab.</p>
       )}
       {isCutOff && (
         <p className={styles.note}>

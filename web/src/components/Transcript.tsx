@@ -33,7 +33,7 @@ export function Transcript({ chat, onExample, onSettings }: Props) {
     }),
     [chat],
   );
-  const { scroller, content, isAtEnd, toEnd } = useStickToBottom();
+  const { scroller, content, isAtEnd, toEnd } = useStickToBottom(thread.length > 0);
   const { start, sentinel } = useEarlier(id, thread.length);
   // Another conversation, or something new that was said, is shown from its end.
   useEffect(toEnd, [toEnd, id, reply]);

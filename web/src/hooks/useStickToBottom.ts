@@ -10,24 +10,26 @@ interface Stick {
   toEnd: () => void;
 }
 
-/** Keeps `scroller` at its end while `content` in it grows, until the reader scrolls away. */
-export function useStickToBottom(): Stick {
+/** Keeps `scroller` at its end while `content` in it grows, until the reader scrolls away; what has
+ * not begun is shown from its top. */
+export function useStickToBottom(hasBegun: boolean): Stick {
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
-  const sticks = useRef(true);
+  const sticks = useRef(hasBegun);
   const [isAtEnd, setIsAtEnd] = useState(true);
   const toEnd = useCallback(() => {
-    sticks.current = true;
+    sticks.current = hasBegun;
     setIsAtEnd(true);
-    scroller.current?.scrollTo(0, scroller.current.scrollHeight);
-  }, []);
+    scroller.current?.scrollTo(0, hasBegun ? scroller.current.scrollHeight : 0);
+  }, [hasBegun]);
 
   useEffect(() => {
     const element = scroller.current;
     if (!element || !content.current) return;
     const onScroll = () => {
-      sticks.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR;
-      setIsAtEnd(sticks.current);
+      const isNear = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR;
+      sticks.current = hasBegun && isNear;
+      setIsAtEnd(isNear || !hasBegun);
     };
     element.addEventListener("scroll", onScroll, { passive: true });
     const observer = new ResizeObserver(() => {
@@ -38,6 +40,6 @@ export function useStickToBottom(): Stick {
       element.removeEventListener("scroll", onScroll);
       observer.disconnect();
     };
-  }, []);
+  }, [hasBegun]);
   return { scroller, content, isAtEnd, toEnd };
 }

@@ -2,7 +2,7 @@
  *
  * What the reader does shows at once; the server keeps it afterwards, in the same order. */
 
-import { compose, streamChat, type Readiness, type Turn } from "../api/chat";
+import type { ChatRequest, Readiness, Turn } from "../api/chat";
 import {
   changeConversation,
   createConversation,
@@ -22,14 +22,15 @@ import { Connection } from "./connection";
 import { keepDraft } from "./drafts";
 import { newId } from "./ids";
 import { fieldsOf, preferences } from "./preferences";
+import { ReadAhead } from "./readAhead";
 import { Reply } from "./reply";
 import { Store } from "./store";
 import { childrenOf, newestLeaf, threadTo } from "./tree";
-import { saidIn, ThoughtWriter } from "./thought";
+import { saidIn } from "./thought";
 import { Writer } from "./writer";
 
-/** While a reply comes, other tabs hear about this often that the server has kept more of it. */
-const TELL_MS = 1000;
+/** A reply that comes to another tab is looked at this often. */
+const LOOK_MS = 1000;
 const TITLE_LENGTH = 60;
 
 export interface ChatState {
@@ -63,8 +64,8 @@ export class Chat extends Store<ChatState> {
   readonly connection = new Connection();
   private readonly writer = new Writer(this.connection, (error) => this.fail(error));
   private readonly tabs = new BroadcastChannel("inferno.conversations");
-  private composing: AbortController | null = null;
-  private readAhead = 0;
+  private watching: number | undefined;
+  private readonly readAhead = new ReadAhead();
   /** Opening may be overtaken by opening another. */
   private opening = 0;
 
@@ -107,7 +108,16 @@ export class Chat extends Store<ChatState> {
       if (!open) return;
       this.forgetDraft();
       this.set({ open, isKept: true, failure: null });
+      this.watch();
     });
+  }
+
+  /** Looks again soon while another tab, maybe of another browser, has a reply written here. */
+  private watch(): void {
+    window.clearTimeout(this.watching);
+    const { open, replies } = this.get();
+    if (replies.has(open.id) || !open.messages.some(({ status }) => status === "writing")) return;
+    this.watching = window.setTimeout(() => void this.refresh(), LOOK_MS);
   }
 
   /** The conversation, if it is wanted when it comes; one that is gone is left for a new one. */
@@ -150,7 +160,7 @@ export class Chat extends Store<ChatState> {
     await this.attempt(async () => {
       await importConversations(file);
       await this.list();
-      this.tabs.postMessage(null);
+      this.tellTabs();
     });
   }
 
@@ -189,7 +199,7 @@ export class Chat extends Store<ChatState> {
 
   private say(text: string, parent: string | null): boolean {
     if (this.get().replies.has(this.get().open.id) || !this.fields()) return false;
-    this.composing?.abort();
+    this.readAhead.stop();
     if (!this.get().isKept) this.keepOpen(text);
     const message: Message = {
       id: newId(),
@@ -243,57 +253,32 @@ export class Chat extends Store<ChatState> {
     const { open, replies } = this.get();
     const more = this.fields();
     if (replies.has(open.id) || !more) return;
-    const reply = new Reply(open.id, message.id, message.content);
+    const reply = new Reply(open.id, message.id, message.content, this.readAhead.take());
     this.put(open.id, message);
     this.set({ replies: new Map(replies).set(open.id, reply), readiness: null, failure: null });
     const messages = turnsOf(open, threadTo(this.get().open.messages, message.parent));
     if (message.content) messages.push({ role: "assistant", content: message.content });
     const { sampling } = preferences.get();
-    const stream = streamChat(
-      { messages, sampling, more, session: open.id, message: message.id },
-      reply.controller.signal,
-    );
-    void this.follow(stream, reply, message);
+    const request = { messages, sampling, more, session: open.id, message: message.id };
+    void this.follow(request, reply, message);
     // The request is on its way; keeping what was said must not hold it up.
     meanwhile?.();
     void this.write(() => keepMessage(open.id, message));
   }
 
-  private async follow(
-    stream: ReturnType<typeof streamChat>,
-    reply: Reply,
-    message: Message,
-  ): Promise<void> {
-    let finishReason: string | null = null;
-    let status: Message["status"] = "complete";
-    let told = performance.now();
-    const text = new ThoughtWriter();
-    const readAheadOfIt = this.readAhead;
-    this.readAhead = 0;
+  private async follow(request: ChatRequest, reply: Reply, message: Message): Promise<void> {
+    let end: Pick<Message, "status" | "finishReason">;
     try {
-      for await (const event of stream) {
-        if (event.kind === "progress") reply.set({ progress: event.processed / event.total });
-        else if (event.kind === "thought") reply.add(text.thought(event.text));
-        else if (event.kind === "text") reply.add(text.reply(event.text));
-        else {
-          if (event.kind === "end") finishReason = event.finishReason;
-          // What was read of a draft and then changed is not a part of the prompt.
-          const readAhead = Math.min(readAheadOfIt, event.figures.cachedTokens);
-          reply.figures = { ...event.figures, readAhead };
-        }
-        if (performance.now() - told > TELL_MS) {
-          told = performance.now();
-          this.tabs.postMessage(null);
-        }
-      }
+      const finishReason = await reply.read(request, this.connection, () => this.tellTabs());
+      end = { status: "complete", finishReason };
     } catch (error) {
-      status = "interrupted";
-      if (reply.controller.signal.aborted) finishReason = "cancelled";
-      else if (!this.connection.notice(error)) this.fail(error);
+      const isStopped = reply.controller.signal.aborted;
+      if (!isStopped && !this.connection.notice(error)) this.fail(error);
+      end = { status: "interrupted", finishReason: isStopped ? "cancelled" : null };
     }
     const content = reply.flush();
     const { figures } = reply;
-    const finished: Message = { ...message, content, status, finishReason, figures };
+    const finished: Message = { ...message, content, ...end, figures };
     const replies = new Map(this.get().replies);
     replies.delete(reply.conversation);
     this.put(reply.conversation, finished);
@@ -322,26 +307,19 @@ export class Chat extends Store<ChatState> {
 
   /** Has the server read what is being typed; the newest draft takes the place of older ones. */
   async compose(draft: string): Promise<void> {
-    this.composing?.abort();
+    this.readAhead.stop();
     const { open, replies } = this.get();
     if (!draft.trim() || replies.has(open.id) || !preferences.get().readsAhead) {
       this.set({ readiness: null });
       return;
     }
-    const controller = new AbortController();
-    this.composing = controller;
     const turns = turnsOf(open, threadTo(open.messages, open.leaf));
+    turns.push({ role: "user", content: draft });
     try {
-      const readiness = await compose(
-        [...turns, { role: "user", content: draft }],
-        fieldsOf(preferences.get()),
-        open.id,
-        controller.signal,
-      );
-      this.readAhead += Math.max(0, readiness.committed - readiness.cached);
-      if (!controller.signal.aborted) this.set({ readiness });
+      const more = fieldsOf(preferences.get());
+      const readiness = await this.readAhead.read(turns, more, open.id);
+      if (readiness) this.set({ readiness });
     } catch (error) {
-      if (controller.signal.aborted) return;
       // What goes wrong with a draft is said when it is sent.
       this.set({ readiness: null });
       this.connection.notice(error);
@@ -349,9 +327,8 @@ export class Chat extends Store<ChatState> {
   }
 
   private forgetDraft(): void {
-    this.composing?.abort();
-    this.composing = null;
-    this.readAhead = 0;
+    this.readAhead.stop();
+    this.readAhead.take();
     this.set({ readiness: null });
   }
 
@@ -372,6 +349,7 @@ export class Chat extends Store<ChatState> {
       const end =
         leaf !== null && isThere ? newestLeaf(childrenOf(fresh.messages), leaf) : fresh.leaf;
       this.set({ open: { ...fresh, leaf: end } });
+      this.watch();
     });
   }
 
@@ -388,6 +366,10 @@ export class Chat extends Store<ChatState> {
   private async write(write: () => Promise<void>): Promise<void> {
     if (!this.get().serverKeeps) return;
     await this.writer.write(write);
+    this.tellTabs();
+  }
+
+  private tellTabs(): void {
     this.tabs.postMessage(null);
   }
 

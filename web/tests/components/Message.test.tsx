@@ -64,7 +64,7 @@ test("Enter sends an edited message, and the input method's Enter does not", () 
 });
 
 test("a screen reader hears the end of a reply, however short it was", () => {
-  const reply = new Reply("c", "m", "");
+  const reply = new Reply("c", "m", "", 0);
   const { container, rerender } = render(<Announcer reply={reply} />);
   act(() => reply.add("Paris."));
   expect(container.textContent).toBe("");

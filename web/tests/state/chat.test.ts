@@ -299,3 +299,49 @@ test("what does not fit into the context is said with what to do about it on the
   await isIdle();
   expect(chat.get().failure).toMatch(/^9 too many\. Shorten it.*settings/);
 });
+
+test("a message that the server was not there for is answered when it is", async () => {
+  vi.useFakeTimers();
+  try {
+    server.isAway = true;
+    chat.send("Hello");
+    await vi.advanceTimersByTimeAsync(500);
+    expect(chat.get().replies.size).toBe(1);
+    server.isAway = false;
+    await vi.advanceTimersByTimeAsync(2000);
+    server.text("Hi");
+    server.end();
+    await vi.advanceTimersByTimeAsync(100);
+    expect(said()).toEqual(["user: Hello", "assistant: Hi"]);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("waiting for a server that is away can be stopped", async () => {
+  server.isAway = true;
+  chat.send("Hello");
+  await vi.waitUntil(() => chat.connection.get().isLost);
+  chat.stop();
+  await isIdle();
+  expect(chat.get().open.messages.at(-1)?.finishReason).toBe("cancelled");
+});
+
+test("a reply that another tab has written is looked at until it is over", async () => {
+  vi.useFakeTimers();
+  try {
+    let status = "writing";
+    const message = { id: "m", parent: null, role: "assistant", content: "", figures: null };
+    server.answer = ({ path }) =>
+      path.endsWith("/c") ? json({ id: "c", leaf: "m", messages: [{ ...message, status }] }) : null;
+    await chat.openConversation("c");
+    status = "interrupted";
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(chat.get().open.messages[0]?.status).toBe("interrupted");
+    const { length } = server.asked;
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(server.asked).toHaveLength(length);
+  } finally {
+    vi.useRealTimers();
+  }
+});
