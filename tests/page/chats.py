@@ -45,6 +45,18 @@ class ChatPage:
     def button(self, label: str) -> Locator:
         return self.tab.get_by_role("button", name=label, exact=True)
 
+    def entry(self, title: str) -> Locator:
+        """The conversation in the list whose title contains `title`."""
+        return self.tab.get_by_role("listitem").filter(has_text=title)
+
+    def choose(self, title: str, *labels: str) -> None:
+        """Press `labels` one after the other, the first in the menu of a conversation's."""
+        self.entry(title).hover()
+        self.entry(title).get_by_role("button", name="More about").click()
+        self.tab.get_by_role("menuitem", name=labels[0]).click()
+        for label in labels[1:]:
+            self.entry(title).get_by_role("button", name=label, exact=True).click()
+
     def write(self, text: str) -> ChatPage:
         self.field.press_sequentially(text)
         return self

@@ -24,6 +24,8 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # A name that a browser does not take for this machine's own.
+    "--host-resolver-rules=MAP another.test 127.0.0.1",
 ]
 
 

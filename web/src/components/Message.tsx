@@ -178,7 +178,11 @@ export function LiveMessage({ reply }: { reply: Reply }) {
           )}
         </div>
       )}
-      {figures && <LiveFigures figures={figures} />}
+      {figures && (
+        <footer>
+          <LiveFigures figures={figures} />
+        </footer>
+      )}
     </article>
   );
 }
