@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, sync_playwright
 import servers
 from inferno import Engine
 from inferno.server.conversations import Conversations, Message
-from page.chats import GREEDY, ChatPage
+from page.chats import ChatPage
 from page.conftest import CHROMIUM, FLAGS, MODEL
 
 MESSAGES = 2000
@@ -109,7 +109,7 @@ def draw(browser: Browser, engine: Engine, folder: Path) -> None:
                 viewport={"width": width, "height": height}, color_scheme=scheme
             )
             page = ChatPage(context.new_page(), it.url).open()
-            page.prefer(sampling=GREEDY, sidebarIsOpen=width > 768, showsPages=True)
+            page.prefer(sampling={"temperature": 0, "max_tokens": 200}, showsPages=True)
 
             def shoot(name: str, page: ChatPage = page, scheme: str = scheme) -> None:
                 page.tab.screenshot(path=folder / f"{name}-{scheme}.png")
