@@ -84,6 +84,18 @@ def test_after_stopping_nothing_runs() -> None:
     ahead.stop()
 
 
+def test_closing_ends_the_thread_in_the_middle_of_a_draft_too() -> None:
+    reader = Reader()
+    ahead = ReadAhead(reader, pause=0)
+    ahead.close()  # before there is one
+    ahead = ReadAhead(reader, pause=0)
+    before = set(threading.enumerate())
+    ahead.offer("draft")
+    reader.wait_for(1)
+    ahead.close()
+    assert set(threading.enumerate()) <= before
+
+
 def test_a_draft_that_cannot_be_read_is_nobodys_business_yet() -> None:
     begun = threading.Event()
 

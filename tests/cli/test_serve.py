@@ -107,10 +107,14 @@ def test_a_second_signal_ends_at_once(model: Path) -> None:
     with serving(str(model)) as (process, url):
         host, port = url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as half:
-            head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"
+            head = (
+                "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+            )
             half.sendall(head.encode())
             assert httpx.get(f"{url}/health").status_code == 200
             process.send_signal(signal.SIGTERM)
+            assert process.stderr is not None
+            assert any("Ctrl-C again ends at once" in line for line in process.stderr)
             with pytest.raises(OSError):  # until the first one has been taken
                 while True:
                     socket.create_connection((host, int(port))).close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import errno
 import json
@@ -17,7 +18,14 @@ import engines
 import servers
 from inferno import Engine, InvalidOption, ModelNotFound
 from inferno.server.guard import Access
-from inferno.server.listener import JsonLogFormat, LogFormat, bind, check_exposure, is_loopback
+from inferno.server.listener import (
+    JsonLogFormat,
+    LogFormat,
+    bind,
+    check_exposure,
+    is_loopback,
+    log_to_stderr,
+)
 from inferno.server.service import Settings
 from servers import error_of
 
@@ -268,3 +276,17 @@ def test_what_is_nowhere_is_a_404_and_a_wrong_method_a_405(server: servers.Runni
     assert response.status_code == 405
     error_of(response)
     assert server.client.get("/openapi.json").status_code == 200
+
+
+def test_a_reply_that_is_cut_off_by_the_end_leaves_no_trace_and_a_mistake_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("inferno.server", "uvicorn"):
+        logger = logging.getLogger(name)
+        for attribute in ("handlers", "propagate", "level"):
+            monkeypatch.setattr(logger, attribute, getattr(logger, attribute))
+    log_to_stderr(as_json=False)
+    for error in (asyncio.CancelledError("cut off"), ValueError("a mistake")):
+        logging.getLogger("uvicorn.error").error("Exception", exc_info=error)
+    said = capsys.readouterr().err
+    assert "a mistake" in said and "cut off" not in said

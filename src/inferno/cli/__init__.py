@@ -20,7 +20,7 @@ from inferno.errors import InfernoError, InvalidOption, ModelNotFound, OutOfMemo
 COMMANDS = {
     "chat": ("chat [MODEL]", "talk to a model in the terminal"),
     "run": ("run MODEL [PROMPT]", "answer once; for scripts and pipes"),
-    "serve": ("serve [MODEL]", "answer over HTTP, for OpenAI's clients and others"),
+    "serve": ("serve [MODEL]", "a chat page in the browser, and an API for OpenAI's clients"),
     "pull": ("pull MODEL", "fetch a model"),
     "list": ("list", "the models on this disk"),
     "rm": ("rm MODEL", "delete a fetched model"),
@@ -62,7 +62,8 @@ MODEL is a .gguf file, a directory with config.json and safetensors, a name such
 smollm2-135m-instruct, or hf.co/ORG/REPO:TYPE, which are fetched the first time they are asked
 for, or ollama:NAME for what Ollama has fetched.
 
-Start with:  inferno chat
+Start with:  inferno chat     in the terminal
+             inferno serve    in the browser
 """
 
 

@@ -85,13 +85,17 @@ def main(arguments: list[str]) -> int:
         if read_ahead is not None and text.strip() and not _COMMAND.fullmatch(text.strip()):
             read_ahead.offer(text)
 
-    Chat(
-        engine,
-        conversation,
-        Terminal(cache_folder() / "chat-history", Chat.completions(), on_draft),
-        read_ahead=read_ahead,
-        is_verbose=options.verbose,
-    ).run()
+    try:
+        Chat(
+            engine,
+            conversation,
+            Terminal(cache_folder() / "chat-history", Chat.completions(), on_draft),
+            read_ahead=read_ahead,
+            is_verbose=options.verbose,
+        ).run()
+    finally:
+        if read_ahead is not None:
+            read_ahead.close()
     return 0
 
 

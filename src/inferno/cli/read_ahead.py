@@ -31,6 +31,7 @@ class ReadAhead:
         self._draft: str | None = None
         self._running: Generation | None = None
         self._is_idle = True
+        self._is_closed = False
         self._thread: threading.Thread | None = None
 
     def offer(self, draft: str) -> None:
@@ -54,6 +55,15 @@ class ReadAhead:
             self._condition.notify_all()
             self._condition.wait_for(lambda: self._is_idle)
 
+    def close(self) -> None:
+        """Stop, and end the thread: what it would process, an engine, must not outlive Python."""
+        self.stop()
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
     def _cancel(self) -> None:
         if self._running is not None:
             self._running.cancel()
@@ -63,7 +73,9 @@ class ReadAhead:
             with self._condition:
                 self._is_idle = self._draft is None
                 self._condition.notify_all()
-                self._condition.wait_for(lambda: self._draft is not None)
+                self._condition.wait_for(lambda: self._draft is not None or self._is_closed)
+                if self._is_closed:
+                    return
                 draft = self._draft
                 self._condition.wait(self._pause)
                 if draft is None or self._draft is not draft:

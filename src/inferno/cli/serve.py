@@ -1,4 +1,4 @@
-"""`inferno serve [MODEL]`: the engine over HTTP, for OpenAI's clients and others."""
+"""`inferno serve [MODEL]`: the engine over HTTP: a chat page, and what OpenAI's clients ask for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
         "serve",
         usage="serve [MODEL] [OPTIONS]",
         examples=EXAMPLES,
-        description="Serve one model over HTTP, as OpenAI's interface, to this machine alone.",
+        description="Serve a model to this machine: a chat page, and an API like OpenAI's.",
     )
     parser.add_argument(
         "model", metavar="MODEL", nargs="?", default=DEFAULT_MODEL,
@@ -166,11 +166,13 @@ def _serve(options: argparse.Namespace) -> int:
             f"keys and values ({cache // memory.kv_cache_per_token:,} tokens)",
             file=sys.stderr,
         )
-        host, port = listening.getsockname()[:2]
-        print(f"http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
         return engine
 
-    server = Server(load_engine, listening, settings, access, conversations)
+    def announce() -> None:
+        host, port = listening.getsockname()[:2]
+        print(f"http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+
+    server = Server(load_engine, listening, settings, access, conversations, announce)
     server.run()
     if not server.loaded.is_set():
         # A thread that loads cannot be stopped, and must not outlive the interpreter.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 import json
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from inferno.engine import Engine
 
+log = logging.getLogger("inferno.server")
+
 MIN_KEY_CHARACTERS = 8
 # What to do about an address that is not to be had.
 REMEDIES = {
@@ -36,6 +39,8 @@ REMEDIES = {
     errno.EADDRNOTAVAIL: "no network of this machine has that address; 0.0.0.0 is all it has",
     errno.EACCES: "ports below 1024 are the system's; --port takes another port",
 }
+# Who presses Ctrl-C and sees nothing for longer wonders whether it was noticed.
+SILENT_SECONDS = 0.3
 # How long a thread may keep the interpreter while another waits: Python's own 5 ms are two tokens.
 SWITCH_SECONDS = 0.0005
 
@@ -100,6 +105,18 @@ class _Uvicorn(uvicorn.Server):
         for handled in HANDLED_SIGNALS:
             signal.signal(handled, signal.SIG_DFL)
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End, and say what is waited for if that takes a while."""
+        ending = asyncio.ensure_future(super().shutdown(sockets))
+        await asyncio.wait({ending}, timeout=SILENT_SECONDS)
+        if not ending.done():
+            log.warning(
+                "ending when the requests that run are over, in %d s at most; "
+                "Ctrl-C again ends at once",
+                self.config.timeout_graceful_shutdown,
+            )
+        await ending
+
 
 class Server:
     """A server on a port. `run` returns when it has been asked to end, by a signal or `stop`."""
@@ -111,11 +128,14 @@ class Server:
         settings: Settings | None = None,
         access: Access | None = None,
         conversations: Conversations | None = None,
+        announce: Callable[[], None] = lambda: None,
     ) -> None:
+        """Make it; `announce` is called when the model is loaded and requests are answered."""
         self.settings = settings or Settings()
         self.loading = Loading(self.settings)
         self.loaded = threading.Event()  # or that has failed
         self._load = load
+        self._announce = announce
         self._listening = listening
         self._failure: BaseException | None = None
         config = uvicorn.Config(
@@ -147,10 +167,17 @@ class Server:
     def _load_engine(self) -> None:
         try:
             self.loading.finish(self._load())
+            self._announce()
         except BaseException as error:
             self._failure = error
             self.stop()
         self.loaded.set()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Tell whether a record is more than the trace of a reply that was ended on purpose."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, asyncio.CancelledError)
 
 
 class LogFormat(logging.Formatter):
@@ -181,6 +208,7 @@ def log_to_stderr(*, as_json: bool, level: int = logging.INFO) -> None:
     """Write the server's log, and the mistakes of uvicorn, to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLogFormat() if as_json else LogFormat())
+    handler.addFilter(_is_news)
     for name, at_least in (("inferno.server", level), ("uvicorn", logging.WARNING)):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
