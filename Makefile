@@ -34,7 +34,7 @@ $(VENV)/.python:
 
 # Built in place and installed editable: Python files count at once, native ones when they change.
 $(VENV)/.installed: $(VENV)/.python $(NATIVE)
-	@echo "Building the native core (a minute the first time)"
+	@echo "Building the native core (two minutes the first time)"
 	@$(INSTALL) "scikit-build-core>=1.0" "nanobind>=3.1" "cmake>=3.21" ninja $(OR_HINT)
 	@$(INSTALL) --no-build-isolation -e . $(OR_HINT)
 	@touch $@
