@@ -241,6 +241,21 @@ def test_the_log_has_a_line_for_a_request_and_nothing_of_the_prompt(
     assert "secret" not in str(line.fields)
 
 
+def test_files_of_the_page_are_in_the_log_only_if_they_are_missing(
+    server: servers.Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = logging.getLogger("inferno.server")
+    logger.addHandler(caplog.handler)
+    logger.setLevel(logging.INFO)
+    try:
+        assert server.client.get("/").status_code == 200
+        assert server.client.get("/assets/none.js").status_code == 404
+    finally:
+        logger.removeHandler(caplog.handler)
+    paths = [r.fields["path"] for r in caplog.records]
+    assert "/assets/none.js" in paths and "/" not in paths
+
+
 def test_the_log_has_what_was_asked_only_if_that_is_wanted(
     model: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

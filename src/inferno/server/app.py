@@ -148,7 +148,10 @@ class _Journal:
         try:
             await self._app(scope, receive, send_named)
         finally:
-            log.info(
+            # A visit of the page asks for ten files.
+            is_routine = page.is_page(scope["path"]) and status < 400
+            log.log(
+                logging.DEBUG if is_routine else logging.INFO,
                 "request",
                 extra={
                     "fields": {
