@@ -9,7 +9,7 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
-#elif defined(_MSC_VER)
+#elif defined(_WIN32)
 #include <malloc.h>
 #endif
 
@@ -22,7 +22,7 @@ public:
         if (bytes == 0) return;
         const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
         const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-#if defined(_MSC_VER)
+#if defined(_WIN32)  // whose C library cannot free what is aligned as it frees the rest
         data_ = (uint8_t*)_aligned_malloc(rounded, alignment);
 #else
         data_ = (uint8_t*)std::aligned_alloc(alignment, rounded);
@@ -38,7 +38,7 @@ public:
         return *this;
     }
     ~Buffer() {
-#if defined(_MSC_VER)
+#if defined(_WIN32)
         _aligned_free(data_);
 #else
         std::free(data_);

@@ -1,6 +1,6 @@
 #include "base/cpu.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
@@ -44,7 +44,7 @@ CpuFeatures features_of(const ArmWords& words) {
     return features;
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__x86_64__)
 static CpuFeatures ask() {
     X86Words words{};
     unsigned a, b, c, d;

@@ -2,7 +2,7 @@
 // set flush-to-zero (anything linked with -ffast-math does, on load); the bits must not depend on it.
 #pragma once
 #include <cstdint>
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
 
@@ -16,7 +16,7 @@ public:
     FloatEnvironment& operator=(const FloatEnvironment&) = delete;
 
     // The control register of this thread: MXCSR, or FPCR on Arm.
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(__x86_64__)
     static constexpr uint64_t kDefault = 0x1F80;  // all exceptions masked
     static constexpr uint64_t kFlushes = 0x8040;  // results and operands that are denormal
     static uint64_t control() { return _mm_getcsr(); }

@@ -5,22 +5,12 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(_MSC_VER)
-#define INFERNO_INLINE static __forceinline
-#define INFERNO_RESTRICT __restrict
-#define INFERNO_MAY_CHANGE(pointer) _ReadWriteBarrier()
-#else
+// GCC or Clang, on Windows too (CMakeLists.txt).
 #define INFERNO_INLINE static inline __attribute__((always_inline))
+#define INFERNO_INLINE_LAMBDA __attribute__((always_inline))
 #define INFERNO_RESTRICT __restrict__
 // What `pointer` points to may be another after this, as far as the compiler knows.
 #define INFERNO_MAY_CHANGE(pointer) __asm__ volatile("" : : "r"(pointer) : "memory")
-#endif
-
-#if defined(_MSC_VER)
-#define INFERNO_INLINE_LAMBDA
-#else
-#define INFERNO_INLINE_LAMBDA __attribute__((always_inline))
-#endif
 
 namespace inferno {
 

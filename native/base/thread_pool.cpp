@@ -101,7 +101,7 @@ int ThreadPool::current_process() {
 #if defined(__unix__) || defined(__APPLE__)
     return (int)getpid();
 #else
-    return 0;  // no fork
+    return 0;  // Windows has no fork
 #endif
 }
 

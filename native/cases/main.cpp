@@ -14,6 +14,10 @@
 #include "cases/kernel_cases.h"
 #include "kernels/dispatch.h"
 #include "runtime/executor.h"
+#if defined(_WIN32)
+#include <fcntl.h>
+#include <io.h>
+#endif
 
 using namespace inferno;
 
@@ -58,6 +62,9 @@ static void print_logits(const char* path, const char* isa, int count, char** id
 }
 
 int main(int argc, char** argv) {
+#if defined(_WIN32)
+    _setmode(_fileno(stdout), _O_BINARY);  // or each byte that is a newline becomes two
+#endif
     const std::string_view what = argc > 1 ? argv[1] : "";
     try {
         if (what == "isas") {

@@ -6,7 +6,7 @@
 
 // Compilers reassociate the integer sums of several tokens into one tree and spill it: an empty
 // statement that "changes" a register keeps each sum where it is.
-#if defined(__GNUC__) && defined(__AVX2__)
+#if defined(__AVX2__)  // not where intrinsics are emulated
 #define INFERNO_PIN(a, b) __asm__("" : "+x"(a), "+x"(b))
 #else
 #define INFERNO_PIN(a, b)

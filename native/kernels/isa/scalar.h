@@ -6,11 +6,7 @@
 
 // The bodies unroll their loops over rows and tokens for the sake of registers, of which this has none: what
 // they call is kept out of line, or the code would be ten times as long and no faster.
-#if defined(_MSC_VER)
-#define INFERNO_APART static __declspec(noinline)
-#else
 #define INFERNO_APART static __attribute__((noinline))
-#endif
 
 namespace inferno {
 
