@@ -1,6 +1,7 @@
 """What this machine lets us use: threads and memory, as a container sees them.
 
-Knows nothing of models. The CPU's instruction sets are the native core's business.
+Linux is asked here, other systems in `windows` and `macos`. Knows nothing of models. The CPU's
+instruction sets are the native core's business.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 from pathlib import Path
 
+from inferno import macos, windows
 from inferno.errors import InvalidOption
 from inferno.excerpt import shown
 
@@ -52,13 +55,23 @@ def default_threads() -> int:
 
 
 def affinity() -> int:
+    """Count the CPUs that this process may use."""
+    if sys.platform == "win32":
+        return windows.affinity() or os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def physical_cores() -> int | None:
-    """Count the distinct (package, core) pairs among the CPUs we may use; None if unknown."""
+    """Count the distinct (package, core) pairs among the CPUs we may use; None if unknown.
+
+    On macOS those cores that are fast.
+    """
+    if sys.platform == "win32":
+        return windows.physical_cores()
+    if sys.platform == "darwin":
+        return macos.physical_cores()
     if not hasattr(os, "sched_getaffinity"):
         return None
     cores = set()
@@ -77,7 +90,7 @@ def _cgroup_files(name: str, legacy: str) -> list[Path]:
     """Return the files `name` from our cgroup up to the root (v2), and v1's `legacy`."""
     files = []
     try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        lines = Path("/proc/self/cgroup").read_text("utf-8", "replace").splitlines()
     except OSError:
         lines = []
     for line in lines:
@@ -104,22 +117,21 @@ def cpu_quota() -> float | None:
 
 def cpu_name() -> str:
     """Return the CPU's name, as the system has it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    if sys.platform == "win32":
+        name = windows.cpu_name()
+    elif sys.platform == "darwin":
+        name = macos.cpu_name()
+    else:
+        found = re.search(r"^model name\s*:(.*)$", _cpuinfo(), re.MULTILINE)
+        name = found[1].strip() if found else None
+    return name or platform.processor() or platform.machine()
 
 
 def core_kinds() -> int:
-    """Return how many kinds of cores Linux tells apart, on Arm: two or more on big.LITTLE."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return 1
-    return max(1, len(set(re.findall(r"^CPU part\s*:\s*(\S+)", text, re.MULTILINE))))
+    """Return how many kinds of cores Linux or macOS tells apart, on Arm: two on big.LITTLE."""
+    if sys.platform == "darwin":
+        return macos.core_kinds() or 1
+    return max(1, len(set(re.findall(r"^CPU part\s*:\s*(\S+)", _cpuinfo(), re.MULTILINE))))
 
 
 # Of a CPU's hundred flags, those that say what it multiplies with.
@@ -130,14 +142,19 @@ _VECTOR_FLAGS = re.compile(
 
 def cpu_flags() -> list[str]:
     """Return the CPU's vector instructions, as the system calls them, in order of their names."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            name, _, flags = line.partition(":")
-            if name.strip() in ("flags", "Features"):  # x86, Arm
-                return sorted(flag for flag in flags.split() if _VECTOR_FLAGS.fullmatch(flag))
-    except OSError:
-        pass
+    for line in _cpuinfo().splitlines():
+        name, _, flags = line.partition(":")
+        if name.strip() in ("flags", "Features"):  # x86, Arm
+            return sorted(flag for flag in flags.split() if _VECTOR_FLAGS.fullmatch(flag))
     return []
+
+
+def _cpuinfo() -> str:
+    """Return what Linux writes of the CPU; nothing elsewhere."""
+    try:
+        return Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def available_memory() -> int | None:
@@ -145,9 +162,13 @@ def available_memory() -> int | None:
 
     The least of the system's available memory and what the cgroups above us leave.
     """
+    if sys.platform == "win32":
+        return windows.available_memory()
+    if sys.platform == "darwin":
+        return macos.available_memory()
     limits = []
     try:
-        match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+        match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text("ascii"))
         if match:
             limits.append(int(match[1]) * 1024)
     except OSError:

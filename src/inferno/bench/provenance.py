@@ -5,6 +5,7 @@ Figures without these cannot be compared with later ones.
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
 import subprocess
@@ -22,7 +23,10 @@ LIBRARIES = ("numpy", "tokenizers")
 def provenance(program: str, arguments: Sequence[str]) -> dict[str, object]:
     """Return all of it as plain data; `arguments` are the command line's after `program`."""
     # Where a file lies on one machine tells others nothing.
-    words = [Path(word).name if word.startswith(("/", "~")) else word for word in arguments]
+    words = [
+        Path(word).name if word.startswith("~") or os.path.isabs(word) else word
+        for word in arguments
+    ]
     return {
         "command": shlex.join([*program.split(), *words]),
         "date": date.today().isoformat(),

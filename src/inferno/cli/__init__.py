@@ -72,8 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Not list(…): once imported, the command of that name is what it means here.
     arguments = [*(sys.argv[1:] if arguments is None else arguments)]
     _open_closed_output()
-    # A console that cannot show a character shows a question mark; it does not stop the reply.
     if reconfigure := getattr(sys.stdout, "reconfigure", None):
+        is_chosen = "PYTHONIOENCODING" in os.environ
+        if sys.platform == "win32" and not is_chosen and not sys.stdout.isatty():
+            # Files and pipes get what we read from them: not the code page of old programs.
+            reconfigure(encoding="utf-8")
+        # A console that cannot show a character shows a question mark; it does not stop the reply.
         reconfigure(errors="replace")
     try:
         if COMPLETING in os.environ:
@@ -81,13 +85,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(arguments)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        _drop_output(sys.__stdout__, sys.__stderr__)
-        return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
+        if _is_closed_pipe(error):
+            _drop_output(sys.__stdout__, sys.__stderr__)
+            return PIPE_CLOSED
         return _report(error, debug="--debug" in arguments)
+
+
+def _is_closed_pipe(error: Exception) -> bool:
+    """Tell whether nobody reads our output any more."""
+    if isinstance(error, BrokenPipeError):
+        return True
+    # The C library of Windows has another name for it. Files have names, and errors of their own.
+    is_unnamed = isinstance(error, OSError) and error.filename is None
+    return sys.platform == "win32" and is_unnamed and getattr(error, "errno", 0) == errno.EINVAL
 
 
 def _run(arguments: list[str]) -> int:

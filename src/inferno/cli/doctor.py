@@ -108,7 +108,7 @@ def _lines(r: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _huge_pages() -> str:
     try:
-        text = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+        text = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text("ascii")
     except OSError:
         return "unknown"
     chosen = text[text.find("[") + 1 : text.find("]")]

@@ -73,12 +73,15 @@ def cancelled_by_interrupt(generation: Generation) -> Iterator[Interruption]:
 @contextmanager
 def silent_keyboard() -> Iterator[None]:
     """Keep what is typed meanwhile out of the reply; it waits for the next prompt."""
-    try:
-        import termios
+    if sys.platform == "win32":
+        yield  # a key shows when it is read there, not when it is pressed
+        return
+    import termios
 
+    try:
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
-    except (ImportError, OSError, ValueError):  # no such terminal, or none at all
+    except (termios.error, OSError, ValueError):  # no terminal
         yield
         return
     quiet = [*before]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import TextIO
 
 _RED, _CYAN, _DIM = "31;1", "36", "2"
@@ -24,7 +25,13 @@ def printable(text: str) -> str:
 
 def has_colours(stream: TextIO) -> bool:
     """Tell whether `stream` is a terminal whose user wants colours (https://no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    if sys.platform == "win32":
+        from inferno import windows
+
+        return windows.shows_escapes(stream)
+    return True
 
 
 def dim(text: str, stream: TextIO) -> str:

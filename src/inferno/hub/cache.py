@@ -101,15 +101,18 @@ if sys.platform == "win32":
     def _try_lock(descriptor: int) -> bool:
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
+        except PermissionError:
             return False
         return True
 
     def _wait_for_lock(descriptor: int) -> None:
         while True:
-            with contextlib.suppress(OSError):  # LK_LOCK itself gives up after ten seconds
+            try:
                 msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
                 return
+            except OSError as error:
+                if error.errno != errno.EDEADLOCK:  # what it says after trying for ten seconds
+                    raise
 
 else:
     import fcntl

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from inferno.errors import InvalidCheckpoint, InvalidOption, ModelNotFound, UnsupportedModel
 from inferno.excerpt import shown
+from inferno.file_name import is_file_name
 
 PREFIX = "ollama:"
 MAX_MANIFEST_BYTES = 1 << 20  # real ones have 1 KB
@@ -64,7 +65,7 @@ def parse(name: str) -> Image | None:
         return None
     found = _NAME.fullmatch(name[len(PREFIX) :])
     parts = found["path"].split("/") if found else []
-    if found is None or {".", ".."} & {*parts, found["tag"]}:
+    if found is None or not all(map(is_file_name, [*parts, found["tag"] or _TAG])):
         raise InvalidOption(
             f"Model {shown(name)}: expected ollama:NAME or ollama:NAME:TAG",
             hint="`ollama list` shows the names",

@@ -31,6 +31,7 @@ from inferno.errors import (
     ModelNotFound,
 )
 from inferno.excerpt import shown
+from inferno.file_name import is_file_name
 from inferno.hub.cache import CHUNK_BYTES, NO_ROOM, Progress, check_room, lock
 from inferno.hub.selection import INDEX, Choice, choose, label_of, shards_of
 
@@ -291,8 +292,8 @@ def _listing(reference: Reference) -> _Listing:
         size = sibling.lfs.size if sibling.lfs is not None else sibling.size
         known = isinstance(etag, str) and re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", etag)
         # A name may not lead out of the snapshot, nor a size be nonsense.
-        parts = sibling.rfilename.split("/")
-        if known and isinstance(size, int) and size >= 0 and not {"", ".", ".."} & set(parts):
+        is_possible = all(map(is_file_name, sibling.rfilename.split("/")))
+        if known and isinstance(size, int) and size >= 0 and is_possible:
             files[sibling.rfilename] = _File(sibling.rfilename, size, cast("str", etag))
     commit = info.sha
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
@@ -359,10 +360,10 @@ class _Download:
     def _fetch(self, file: _File) -> None:
         from huggingface_hub import constants, hf_hub_download
 
-        blob, before = self._blob(file), self._done
+        blob, shown_as, before = self._blob(file), self.snapshot / file.name, self._done
         # One lock a blob, and the library's: whoever waited finds the blob there.
         with lock(self._locks / f"{file.etag}.lock", self._progress):
-            if not blob.exists():
+            if not blob.exists() and not shown_as.is_file():
                 self._transfer(file)
                 self._verify(file)
                 os.replace(self._partial(file), blob)
@@ -374,6 +375,10 @@ class _Download:
             endpoint=constants.ENDPOINT,
             cache_dir=_cache(),
         )
+        if not shown_as.is_symlink():
+            # Where links are not allowed (Windows, by default) it was copied: one is enough.
+            with lock(self._locks / f"{file.etag}.lock", self._progress):
+                blob.unlink(missing_ok=True)
         self._done = before + file.bytes
         self._show()
 

@@ -9,6 +9,7 @@ import errno
 import mmap
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ class MappedFile:
     """Map the regular file `path`. `map` is what parsers read, `size` its length in bytes.
 
     The file must not be cut short by others while it is mapped; growing or replacing it is fine.
+    (Windows refuses all three, and to delete it.)
 
     Raises:
         ModelNotFound: there is no such file, or it may not be read.
@@ -81,14 +83,13 @@ class MappedFile:
                 f"found {found:,}",
                 hint="load it again once nobody writes to it",
             )
-        advice = getattr(mmap, "MADV_DONTNEED", None)
-        if advice is None:
-            return
+        if sys.platform == "win32":
+            return  # which takes pages back by itself
         first = -(-offset // mmap.PAGESIZE) * mmap.PAGESIZE
         last = (offset + nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
         if last > first:
             with suppress(OSError):  # advice only
-                self.map.madvise(advice, first, last - first)
+                self.map.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def close(self) -> None:
         """Unmap, or leave it to the last view that is still alive."""

@@ -21,6 +21,7 @@ from typing import Any
 from inferno.config import ModelConfig
 from inferno.errors import InvalidCheckpoint, ModelNotFound
 from inferno.excerpt import quoted, shown
+from inferno.file_name import is_file_name
 from inferno.weights.checkpoint import (
     RE_FETCH,
     Checkpoint,
@@ -102,7 +103,7 @@ def _places(path: Path, files: list[MappedFile]) -> dict[str, Place]:
     places = {}
     for name, shard in weight_map.items():
         # An index must not lead out of its directory.
-        if not isinstance(shard, str) or shard in ("", ".", "..") or set(shard) & set("/\\\0"):
+        if not isinstance(shard, str) or not is_file_name(shard):
             raise InvalidCheckpoint(
                 f"`{INDEX}`: tensor {quoted(name)}: expected the name of a file beside it, "
                 f"found {shown(shard)}",
