@@ -27,6 +27,10 @@ NPM_STEPS = (
     "run build",
 )
 
+# Before anybody asks what is required: Ninja is.
+if sys.platform == "win32":
+    prerequisites.choose_for_windows()
+
 
 def get_requires_for_build_wheel(config_settings=None):
     return [*_build.get_requires_for_build_wheel(config_settings), *_node()]
@@ -53,7 +57,7 @@ def build_sdist(sdist_directory, config_settings=None):
 
 
 def _check_prerequisites():
-    checks = (prerequisites.system, prerequisites.headers, prerequisites.compiler)
+    checks = (prerequisites.headers, prerequisites.compiler)
     if found := prerequisites.missing(checks):
         sys.exit("error: {}\nhint: {}".format(*found))
 

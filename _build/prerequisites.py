@@ -1,4 +1,4 @@
-"""What building takes: a system, a Python with its headers, a compiler of C++20.
+"""What building takes: a Python with its headers, a compiler of C++20.
 
 `python _build/prerequisites.py` says what is missing and what to do; `make` asks before it begins, and
 the build backend before CMake does. Read by Pythons that are too old for the package: no syntax here
@@ -16,6 +16,13 @@ import sys
 import sysconfig
 
 COMPILERS = "g++ 11 or clang 15"
+INSTALL = "install {} or newer (apt install g++; dnf install gcc-c++; xcode-select --install)"
+# Its ABI must be that of Python's own compiler, whose library it uses; GCC is out (CMakeLists.txt).
+WINDOWS_INSTALL = (
+    "install LLVM (winget install LLVM.LLVM) and the C++ build tools of Visual Studio (winget "
+    "install Microsoft.VisualStudio.2022.BuildTools, workload `Desktop development with C++`), "
+    "or use WSL, which is Linux"
+)
 
 # What older compilers lack: the language's version, or `wait` and concepts in its library.
 PROBE = b"""
@@ -28,16 +35,10 @@ int main() { std::atomic<int> x{0}; return wait(x); }
 
 def missing(checks=None):
     """Return (error, hint) of the first thing that is missing, or None."""
-    for check in checks or (system, python, environments, headers, compiler):
+    for check in checks or (python, environments, headers, compiler):
         found = check()
         if found is not None:
             return found
-    return None
-
-
-def system():
-    if sys.platform == "win32":
-        return "Windows is not supported yet", "use it in WSL, which is Linux (wsl --install)"
     return None
 
 
@@ -67,10 +68,10 @@ def environments():
 def headers():
     folder = sysconfig.get_path("include")
     if not os.path.exists(os.path.join(folder, "Python.h")):
-        return (
-            "{} has no header files (Python.h in {})".format(sys.executable, folder),
-            "apt install python3-dev (Debian, Ubuntu), or dnf install python3-devel (Fedora)",
-        )
+        install = "apt install python3-dev (Debian, Ubuntu), or dnf install python3-devel (Fedora)"
+        if sys.platform == "win32":
+            install = "install Python from python.org or with `winget install Python.Python.3.12`"
+        return "{} has no header files (Python.h in {})".format(sys.executable, folder), install
     return None
 
 
@@ -78,20 +79,50 @@ def compiler():
     """Compile a few lines of C++20 as CMake would: with $CXX, or else the first one there is."""
     import shutil
 
-    named = shlex.split(os.environ.get("CXX", ""))
-    command = named or [name for name in ("c++", "g++", "clang++") if shutil.which(name)][:1]
-    install = "install {} or newer (apt install g++; dnf install gcc-c++; xcode-select --install)"
+    is_windows = sys.platform == "win32"
+    named = _named_compiler()
+    if is_windows:
+        found = [windows_clang()]
+    else:
+        found = [shutil.which(name) and name for name in ("c++", "g++", "clang++")]
+    command = named or [name for name in found if name][:1]
     if not command or shutil.which(command[0]) is None:
         name = " (CXX is `{}`)".format(command[0]) if named else ""
-        return "no C++ compiler was found" + name, install.format(COMPILERS)
+        install = WINDOWS_INSTALL if is_windows else INSTALL.format(COMPILERS)
+        return "no C++ compiler was found" + name, install
     flags = ["-std=c++20", "-fsyntax-only", "-x", "c++", "-"]
     if _run(command + flags, PROBE)[0] == 0:
         return None
     version = (_run([command[0], "--version"], b"")[1].splitlines() or ["version unknown"])[0]
+    newer = "install {} or newer, and name it: CXX=/path/to/g++-12".format(COMPILERS)
     return (
         "`{}` does not compile C++20: {}".format(" ".join(command), version),
-        "install {} or newer, and name it: CXX=/path/to/g++-12".format(COMPILERS),
+        WINDOWS_INSTALL if is_windows else newer,
     )
+
+
+def _named_compiler():
+    """Return the words of $CXX; a path of Windows is full of what a shell takes for others."""
+    named = os.environ.get("CXX", "")
+    if sys.platform != "win32":
+        return shlex.split(named)
+    return [named] if os.path.isfile(named) else shlex.split(named, posix=False)
+
+
+def windows_clang():
+    """Return LLVM's clang++, which its installer leaves out of the PATH; None if there is none."""
+    import shutil
+
+    installed = os.path.join(os.environ.get("PROGRAMFILES", ""), "LLVM", "bin", "clang++.exe")
+    return shutil.which("clang++") or (installed if os.path.isfile(installed) else None)
+
+
+def choose_for_windows():
+    """Have CMake take that compiler, and a generator that can, unless somebody chose others."""
+    found = windows_clang()
+    if found is not None:
+        os.environ.setdefault("CXX", found)
+    os.environ.setdefault("CMAKE_GENERATOR", "Ninja")
 
 
 def _run(command, text):

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cfloat>
 #include <cmath>
 #include <limits>
 
@@ -242,7 +241,8 @@ const float* Sampler::adjust(const float* logits, const uint32_t* mask) {
             logit = logit > 0 ? logit / options_.repetition_penalty : logit * options_.repetition_penalty;
         if (times.generated > 0)
             logit -= options_.presence_penalty + options_.frequency_penalty * (float)times.generated;
-        logit = std::min(logit, FLT_MAX);  // a division may overflow, and infinity has no difference to itself
+        // A division may overflow, and infinity has no difference to itself.
+        logit = std::min(logit, std::numeric_limits<float>::max());
     }
     if (dries_) penalize_repeated_sequences();
     return adjusted_.data();
@@ -332,7 +332,7 @@ void Sampler::keep_typical() {
     const double enough = options_.typical_p * total_;
     while (kept < all.size() && (kept == 0 || mass < enough)) {
         if (kept == sorted) {  // sorted only as far as it takes
-            const size_t more = std::min(std::max((size_t)kFirstRanked, sorted * kRankedGrowth), all.size());
+            const size_t more = std::min(std::max((size_t)kFirstRanked, sorted * (size_t)kRankedGrowth), all.size());
             sort_part(all, (int64_t)sorted, (int64_t)more, more_typical);
             sorted = more;
         }

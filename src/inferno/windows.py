@@ -102,3 +102,18 @@ def shows_escapes(console: TextIO) -> bool:
         if kernel.GetConsoleMode(handle, ctypes.byref(mode)):
             return bool(kernel.SetConsoleMode(handle, mode.value | _PROCESSES_ESCAPES))
     return False
+
+
+def unread_bytes(descriptor: int) -> int:
+    """Count what a pipe holds that nobody has read; 0 for what is no pipe."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        count = ctypes.c_uint32()
+        try:
+            handle = ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))
+        except OSError:
+            return 0
+        if ctypes.windll.kernel32.PeekNamedPipe(handle, None, 0, None, ctypes.byref(count), None):
+            return count.value
+    return 0

@@ -45,12 +45,58 @@ def test_an_old_python_is_named_and_another_asked_for(
     assert "make PYTHON=" in hint
 
 
-def test_windows_is_sent_elsewhere(
-    prerequisites: ModuleType, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def on_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A Windows without a compiler on the PATH; returns where LLVM would install one."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setenv("PROGRAMFILES", str(tmp_path))
+    for name in ("CXX", "CMAKE_GENERATOR"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    folder = tmp_path / "LLVM/bin"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.usefixtures("on_windows")
+def test_windows_without_a_compiler_is_told_what_to_install(prerequisites: ModuleType) -> None:
+    error, hint = prerequisites.missing((prerequisites.compiler,))
+    assert error == "no C++ compiler was found"
+    assert "winget install LLVM.LLVM" in hint and "BuildTools" in hint and "WSL" in hint
+
+
+def test_windows_takes_the_compiler_that_llvm_installs(
+    prerequisites: ModuleType, on_windows: Path
 ) -> None:
-    monkeypatch.setattr(prerequisites.sys, "platform", "win32")
-    error, hint = prerequisites.missing()
-    assert "Windows" in error and "WSL" in hint
+    clang = compiler(on_windows, "clang++.exe", "exit 0")
+    assert prerequisites.compiler() is None
+    prerequisites.choose_for_windows()
+    assert os.environ["CXX"] == str(clang) and os.environ["CMAKE_GENERATOR"] == "Ninja"
+    assert prerequisites.compiler() is None  # by its name, too
+
+
+def test_windows_without_the_library_of_c_is_told_to_install_it(
+    prerequisites: ModuleType, on_windows: Path
+) -> None:
+    compiler(
+        on_windows, "clang++.exe", 'case "$*" in *--version*) echo "clang 20";; *) exit 1;; esac'
+    )
+    error, hint = prerequisites.missing((prerequisites.compiler,))
+    assert error.endswith("does not compile C++20: clang 20") and "BuildTools" in hint
+
+
+def test_what_somebody_chose_on_windows_stays(
+    prerequisites: ModuleType, on_windows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler(on_windows, "clang++.exe", "exit 0")
+    chosen = compiler(on_windows, "clang 19.exe", "exit 0")
+    monkeypatch.setenv("CXX", str(chosen))
+    monkeypatch.setenv("CMAKE_GENERATOR", "Ninja Multi-Config")
+    prerequisites.choose_for_windows()
+    assert os.environ["CXX"] == str(chosen)
+    assert os.environ["CMAKE_GENERATOR"] == "Ninja Multi-Config"
+    assert prerequisites.compiler() is None  # a path with a space in it
 
 
 def test_a_python_without_environments_names_the_package_that_has_them(

@@ -196,7 +196,49 @@ def test_an_output_that_lacks_a_character_shows_a_question_mark():
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )
-    assert (done.returncode, done.stdout) == (0, b"You said: 2 ? please\n")
+    assert (done.returncode, done.stdout.splitlines()) == (0, [b"You said: 2 ? please"])
+
+
+ON_WINDOWS = """
+import runpy, sys, types
+sys.platform = "win32"
+sys.modules.setdefault("msvcrt", types.ModuleType("msvcrt"))
+from inferno import windows
+windows.unread_bytes = lambda descriptor: 0
+sys.stdout.reconfigure(encoding="cp1252")
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(("chosen", "shown"), [(None, "2 € ☃"), ("cp1252", "2 € ?")])
+def test_a_pipe_of_windows_gets_utf8_unless_somebody_chose_otherwise(chosen, shown):
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONIOENCODING"}
+    done = subprocess.run(
+        [sys.executable, "-c", ON_WINDOWS, FAKE_INFERNO, "run", "model", "2 € ☃"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=environment | ({"PYTHONIOENCODING": chosen} if chosen else {}),
+    )
+    assert done.stdout.decode(chosen or "utf-8").splitlines() == [f"You said: {shown}"]
+
+
+def test_a_closed_pipe_of_windows_ends_the_command_quietly():
+    """The C library there says EINVAL."""
+    script = (
+        "import errno, sys; from inferno.cli import main\n"
+        "class Closed:\n"
+        "    def write(self, text): raise OSError(errno.EINVAL, 'Invalid argument')\n"
+        "    def flush(self): pass\n"
+        "    def isatty(self): return False\n"
+        "sys.stdout, sys.platform = Closed(), sys.argv[1]\n"
+        "sys.exit(main(['--help']))"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run([*command, "win32"], capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (141, b"", b"")
+    done = subprocess.run([*command, "linux"], capture_output=True)
+    assert done.returncode == 1 and b"Invalid argument" in done.stderr
 
 
 def test_the_package_runs_as_a_module():

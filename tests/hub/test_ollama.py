@@ -105,6 +105,13 @@ def test_weights_that_are_gone_are_named(image):
     assert hub.stored() == []
 
 
+@pytest.mark.parametrize("name", ["ollama:nul", "ollama:a:con", "ollama:com1/x"])
+def test_a_device_of_windows_is_no_model(monkeypatch, name):
+    monkeypatch.setattr("inferno.file_name.sys.platform", "win32")
+    with pytest.raises(InvalidOption, match="expected ollama:NAME"):
+        ollama.parse(name)
+
+
 @pytest.mark.parametrize(
     ("layers", "message"),
     [

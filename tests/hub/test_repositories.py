@@ -471,3 +471,31 @@ def test_a_blob_that_an_older_version_shows_stays(ggufs, hub_cache):
 def test_removing_what_is_not_there_is_not_found(ggufs):
     with pytest.raises(ModelNotFound, match="not on this disk"):
         hub.remove(f"{NAME}:Q8_0")
+
+
+# Windows ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("error")
+def test_where_links_are_not_allowed_a_file_is_kept_once(ggufs, hub_cache, monkeypatch):
+    """Developers may make them on Windows, others not: the library then copies."""
+
+    def refuse(*names, **options):
+        raise OSError(errno.EINVAL, "A required privilege is not held by the client")
+
+    monkeypatch.setattr(os, "symlink", refuse)
+    path = hub.resolve(f"{NAME}:Q8_0")
+    assert path.read_bytes() == Q8 and not path.is_symlink()
+    assert [*hub_cache.glob("models--*/blobs/*")] == []
+    ggufs.requests.clear()
+    assert hub.resolve(f"{NAME}:Q8_0") == path
+    assert ggufs.requests == []
+    assert hub.remove(f"{NAME}:Q8_0") == len(Q8) and not path.exists()
+
+
+@pytest.mark.parametrize("name", ["nul.gguf", "c:x-Q8_0.gguf", "x-Q8_0.gguf:y.gguf", "..\\x.gguf"])
+def test_what_windows_takes_for_no_file_is_not_fetched(fake_hub, hub_cache, monkeypatch, name):
+    fake_hub.repositories["org/tiny-GGUF"] = Repository({name: Q8, "tiny-Q4_0.gguf": Q4})
+    monkeypatch.setattr("inferno.file_name.sys.platform", "win32")
+    listing = repositories._listing(Reference("org/tiny-GGUF"))
+    assert set(listing.files) == {"tiny-Q4_0.gguf"}

@@ -7,6 +7,8 @@ import concurrent.futures
 import errno
 import json
 import logging
+import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,15 @@ def test_a_taken_port_is_an_error_that_says_so() -> None:
         with pytest.raises(InvalidOption, match=f"port {port}") as caught:
             bind("127.0.0.1", port)
         assert "--port" in str(caught.value.hint)
+
+
+def test_on_windows_nobody_can_take_the_port_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", -5, raising=False)  # ~SO_REUSEADDR, there
+    monkeypatch.setattr("socket.socket.setsockopt", lambda self, *set: options.append(set))
+    bind("127.0.0.1", 0).close()
+    assert options == [(socket.SOL_SOCKET, -5, 1)]
 
 
 @pytest.mark.parametrize(("host", "port"), [("256.1.1.1", 0), ("no.such.host.invalid", 0)])

@@ -31,7 +31,9 @@ def read_text() -> str:
 def holds_unread_data() -> bool:
     """Tell whether a pipe has been filled that nobody reads. False where that cannot be told."""
     if sys.platform == "win32":
-        return False
+        from inferno import windows
+
+        return windows.unread_bytes(0) > 0
     import array
     import fcntl
     import os

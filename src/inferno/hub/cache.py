@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -98,21 +99,21 @@ def lock(path: Path, progress: Progress) -> Iterator[None]:
 if sys.platform == "win32":
     import msvcrt
 
+    _RETRY_SECONDS = 0.1
+
     def _try_lock(descriptor: int) -> bool:
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
+        except OSError as error:
+            if error.errno in (errno.EBADF, errno.EINVAL):  # no file, or a disk that has no locks
+                raise
             return False
         return True
 
     def _wait_for_lock(descriptor: int) -> None:
-        while True:
-            try:
-                msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-                return
-            except OSError as error:
-                if error.errno != errno.EDEADLOCK:  # what it says after trying for ten seconds
-                    raise
+        # LK_LOCK waits, for ten seconds in which Ctrl-C does nothing.
+        while not _try_lock(descriptor):
+            time.sleep(_RETRY_SECONDS)
 
 else:
     import fcntl

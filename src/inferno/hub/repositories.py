@@ -375,7 +375,7 @@ class _Download:
             endpoint=constants.ENDPOINT,
             cache_dir=_cache(),
         )
-        if not shown_as.is_symlink():
+        if shown_as.is_file() and not shown_as.is_symlink():
             # Where links are not allowed (Windows, by default) it was copied: one is enough.
             with lock(self._locks / f"{file.etag}.lock", self._progress):
                 blob.unlink(missing_ok=True)
@@ -478,14 +478,21 @@ def _bar(advance: Callable[[int], None]) -> Any:
 
 @contextlib.contextmanager
 def _silent_library() -> Iterator[None]:
-    """Keep the library from warning of transfers that it goes on with: the bar shows them."""
+    """Keep the library from warning of transfers that it goes on with: the bar shows them.
+
+    And of disks without links, on which a file is kept once all the same.
+    """
+    from huggingface_hub import constants
+
     logger = logging.getLogger("huggingface_hub")
-    before = logger.level
+    before = logger.level, constants.HF_HUB_DISABLE_SYMLINKS_WARNING
     logger.setLevel(logging.ERROR)
+    constants.HF_HUB_DISABLE_SYMLINKS_WARNING = True
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logger.setLevel(before[0])
+        constants.HF_HUB_DISABLE_SYMLINKS_WARNING = before[1]
 
 
 @contextlib.contextmanager
