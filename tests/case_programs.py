@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from inferno import _native
 ROOT = Path(__file__).parents[1]
 QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 SYSROOT = "/usr/aarch64-linux-gnu"  # where Debian has the cross compiler's libraries
+WINE = shutil.which("wine64", path=f"{os.environ.get('PATH', '')}:/usr/lib/wine")  # Debian's place
 
 Cases = dict[str, tuple[int, int]]  # {kernel and kind of input: (answers, hash of all their bytes)}
 
@@ -25,10 +28,12 @@ Cases = dict[str, tuple[int, int]]  # {kernel and kind of input: (answers, hash 
 class Program:
     path: Path
     before: tuple[str, ...] = ()  # an emulator
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str) -> bytes:
         command = [*self.before, str(self.path), *arguments]
-        return subprocess.run(command, check=True, capture_output=True).stdout
+        environment = os.environ | self.environment
+        return subprocess.run(command, check=True, capture_output=True, env=environment).stdout
 
     def cases(self, isa: str) -> Cases:
         lines = [line.split("\t") for line in self.run("cases", isa).decode().splitlines()]
@@ -61,3 +66,17 @@ def arm_program(cpu: str) -> Program:
     if not QEMU:
         pytest.skip("needs qemu-aarch64 (apt install qemu-user)")
     return Program(path, (QEMU, "-cpu", cpu, "-L", SYSROOT))
+
+
+def windows_program() -> Program:
+    """Return the program for Windows, under Wine with a Windows of its own."""
+    path = ROOT / "build/x86_64-windows-gnu/native/inferno_cases.exe"
+    if not path.is_file():
+        pytest.skip("`make test-windows` builds what this runs, with ziglang")
+    if not WINE:
+        pytest.skip("needs wine64 (apt install wine64)")
+    # No questions, no complaints about what is not there: a screen, .NET, a browser.
+    quiet = {"WINEDEBUG": "-all", "WINEDLLOVERRIDES": "mscoree,mshtml=", "DISPLAY": ""}
+    return Program(
+        path, (WINE,), {"WINEPREFIX": str(ROOT / "build/wine"), "WINEARCH": "win64"} | quiet
+    )

@@ -1,4 +1,4 @@
-"""What macOS is asked: `sysctlbyname` played by another, with values as Apple's machines have them."""
+"""What macOS is asked: `sysctlbyname` played by another, with values as of Apple's machines."""
 
 from __future__ import annotations
 

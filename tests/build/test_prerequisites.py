@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "_build/prerequisites.py"
+CMAKE = shutil.which("cmake", path=sysconfig.get_path("scripts")) or shutil.which("cmake")
 
 
 @pytest.fixture
@@ -145,6 +148,26 @@ def test_a_compiler_that_is_too_old_says_its_version(
     error, hint = prerequisites.missing()
     assert error == f"`{old}` does not compile C++20: g++ (Debian 9.3.0-22) 9.3.0"
     assert "CXX=" in hint
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ and CMake")
+@pytest.mark.skipif(CMAKE is None, reason="needs g++ and CMake")
+def test_gcc_for_windows_is_refused_with_what_to_install(tmp_path: Path) -> None:
+    """It leaves vectors unaligned: what it compiles would crash, one day."""
+    settings = {"INFERNO_CASES": "ON", "SYSTEM_NAME": "Windows", "SYSTEM_PROCESSOR": "AMD64"}
+    settings |= {"CXX_COMPILER": "g++", "CXX_COMPILER_WORKS": "1", "RC_COMPILER": sys.executable}
+    defined = [
+        f"-D{name if name.startswith('INFERNO') else f'CMAKE_{name}'}={value}"
+        for name, value in settings.items()
+    ]
+    command = [str(CMAKE), "-S", str(ROOT), "-B", str(tmp_path), "-G", "Ninja", *defined]
+    path = os.pathsep.join([str(Path(str(CMAKE)).parent), os.environ["PATH"]])
+    environment = plain_environment() | {"PATH": path}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    said = " ".join(done.stderr.split())
+    assert done.returncode != 0
+    assert "winget install LLVM.LLVM" in said
+    assert "set CXX=clang++ and CMAKE_GENERATOR=Ninja" in said
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX make")

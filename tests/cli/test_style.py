@@ -16,11 +16,19 @@ class TerminalStream(io.StringIO):
 def plain_environment(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("inferno.windows.shows_escapes", lambda stream: True)
 
 
 def test_a_terminal_has_colours_and_a_pipe_has_none():
     assert has_colours(TerminalStream())
     assert not has_colours(io.StringIO())
+
+
+def test_a_console_of_windows_has_colours_if_it_obeys_escapes(monkeypatch):
+    monkeypatch.setattr("sys.platform", "win32")
+    assert has_colours(TerminalStream())
+    monkeypatch.setattr("inferno.windows.shows_escapes", lambda stream: False)
+    assert not has_colours(TerminalStream())
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])

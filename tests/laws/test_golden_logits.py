@@ -8,7 +8,7 @@ import pytest
 
 import engines
 import golden
-from case_programs import Program, arm_program, program
+from case_programs import Program, arm_program, program, windows_program
 from inferno import _native
 
 
@@ -70,3 +70,8 @@ def test_avx_vnni_in_the_encoding_of_avx512_gives_the_same_logits(
 @pytest.mark.parametrize("isa", ["neon_i8mm", "neon_dotprod", "neon", "scalar"])
 def test_an_emulated_arm_gives_the_same_logits(model: Path, frozen: Path, isa: str) -> None:
     assert logits_of(arm_program("max"), isa, model, frozen) == expected(model)
+
+
+@pytest.mark.parametrize("isa", _native.isas())
+def test_windows_gives_the_same_logits(model: Path, frozen: Path, isa: str) -> None:
+    assert logits_of(windows_program(), isa, model, frozen) == expected(model)

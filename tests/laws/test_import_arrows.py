@@ -120,12 +120,14 @@ ALLOWED = {
     "constraint": {"expression", "grammar", "json_schema", "options", "tokenizer"},
     "excerpt": set(),
     "expression": set(),
+    "file_name": set(),
     "grammar": {"json_schema", "expression"},
     "graph": set(),
-    "hub": {"catalogue"},
+    "hub": {"catalogue", "file_name"},
     "json_schema": {"expression"},
     "lowering": {"graph"},
-    "machine": set(),
+    "machine": {"macos", "windows"},
+    "macos": set(),
     "models": {"config", "graph"},
     "options": {"json_schema"},
     "pre_tokenizers": set(),
@@ -134,7 +136,8 @@ ALLOWED = {
     "scoring": {"graph"},
     "template_environment": set(),
     "text_stream": {"tokenizer"},
-    "weights": {"config"},
+    "weights": {"config", "file_name"},
+    "windows": set(),
 }
 
 

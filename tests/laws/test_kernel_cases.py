@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from case_programs import Cases, arm_program, cases_here, program
+from case_programs import Cases, arm_program, cases_here, program, windows_program
 from inferno import _native
 
 # On the least CPU that has it, as far as qemu tells: what is above is an illegal instruction there.
@@ -86,3 +86,15 @@ def test_a_table_of_an_emulated_arm_equals_the_specification_of_x86(
 def test_an_arm_cpu_is_given_what_it_has(isa: str, cpu: str) -> None:
     best_first = [*ARM_CPUS, "scalar"]
     assert arm_program(cpu).run("isas").decode().split() == best_first[best_first.index(isa) :]
+
+
+@pytest.mark.parametrize("isa", _native.isas())
+def test_a_table_on_windows_equals_the_specification_of_linux(
+    isa: str, compare: Callable[[Callable[[], Cases]], None]
+) -> None:
+    windows = windows_program()
+    compare(lambda: windows.cases(isa))
+
+
+def test_windows_gives_a_cpu_what_linux_gives_it() -> None:
+    assert windows_program().run("isas").decode().split() == _native.isas()
