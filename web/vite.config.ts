@@ -5,7 +5,12 @@ import { defineConfig } from "vitest/config";
 // contain, so that a browser may keep them for ever.
 export default defineConfig({
   plugins: [react()],
-  build: { outDir: "../src/inferno/server/static", emptyOutDir: true, modulePreload: false },
+  build: {
+    outDir: "../src/inferno/server/static",
+    emptyOutDir: true,
+    modulePreload: false,
+    license: { fileName: "licenses.md" }, // of what is bundled, which has to go with it
+  },
   server: {
     proxy: Object.fromEntries(
       ["/v1", "/app", "/health", "/props"].map((path) => [path, "http://127.0.0.1:8080"]),

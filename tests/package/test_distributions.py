@@ -26,7 +26,7 @@ SDIST = re.compile(
 # And of a wheel.
 PACKAGE = re.compile(
     r"inferno/([\w/]+\.py|_native\.pyi|_native\.abi3\.so|py\.typed)"
-    r"|inferno/server/static/(index\.html|flame\.svg|assets/[\w-]+\.(js|css))"
+    r"|inferno/server/static/(index\.html|flame\.svg|licenses\.md|assets/[\w-]+\.(js|css))"
 )
 METADATA = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
 
@@ -104,6 +104,15 @@ def test_both_have_the_page(in_sdist: dict[str, bytes], in_wheel: dict[str, byte
     assert in_sdist[f"src/{PAGE}index.html"].decode() == index
     named = re.findall(r'"/(assets/[^"]+)"', index)
     assert named and all(f"{PAGE}{name}" in in_wheel for name in named)
+
+
+@has_page
+def test_the_licences_of_what_the_page_bundles_go_with_it(in_wheel: dict[str, bytes]) -> None:
+    licences = in_wheel[f"{PAGE}licenses.md"].decode()
+    for name in ("react", "react-dom", "react-markdown", "katex", "highlight.js"):
+        assert re.search(rf"^## {re.escape(name)} - .*\((MIT|BSD-3-Clause)\)$", licences, re.M), (
+            name
+        )
 
 
 def test_a_wheel_is_for_every_python_that_it_says(wheel: Path, in_wheel: dict[str, bytes]) -> None:
