@@ -151,21 +151,6 @@ def test_more_rows_are_never_cheaper() -> None:
     assert costs.table()[1:9] == [1.0, 1.0, 1.5, 2.0, 2.0, 2.0, 2.0, 2.0]
 
 
-def test_costs_are_measured_when_they_are_first_asked_for() -> None:
-    asked: list[int] = []
-
-    def seconds_of(rows: int) -> float:
-        asked.append(rows)
-        return 1.0 + 0.1 * rows
-
-    costs = PassCosts(seconds_of)
-    costs.observe(1, 1.1)
-    assert asked == []
-    assert costs.table()[8] == pytest.approx(1.8 / 1.1)
-    costs.table()
-    assert sorted(asked) == [1, 1, 2, 2, 4, 4, 8, 8]
-
-
 # ---- the gate ------------------------------------------------------------------------------------
 
 

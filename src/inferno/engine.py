@@ -114,7 +114,7 @@ class Engine:
         self._executor = _native.Executor(loaded.model, threads, isa)
         self._constraints = Constraints(tokenizer, self.num_tokens, self.stop_ids)
         self.prefix_cache = PrefixCache(loaded.pages, loaded.cache_bytes)
-        self._pass_costs = PassCosts(self._seconds_of_pass)
+        self._pass_costs = PassCosts()
 
     @classmethod
     def load(
@@ -461,13 +461,6 @@ class Engine:
             length = len(cache)
             pages += -(-(length + len(ids)) // PAGE_POSITIONS) - length // PAGE_POSITIONS
         self.prefix_cache.make_room(pages)
-
-    def _seconds_of_pass(self, rows: int) -> float:
-        """Time a pass over so many rows of an empty session."""
-        cache = self._new_cache()
-        began = time.perf_counter()
-        self._executor.forward([(cache, np.zeros(rows, dtype=np.int32), "all")])
-        return time.perf_counter() - began
 
     def _new_cache(self) -> _native.KvCache:
         return _native.KvCache(self._loaded.pages)

@@ -8,7 +8,7 @@ have computed one token, so they change how fast a text comes and never what it 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from inferno.options import MAX_GUESSES
 
@@ -22,7 +22,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 5, 80  # passes without guesses; each pause in a ro
 # A guess more that costs 0.3 of a pass pays from 30 % acceptance on: what to think of a machine
 # until it has been seen at work.
 ASSUMED_COST_OF_A_ROW = 0.3
-MEASURED_ROWS = (1, 2, 4, 8) * 2
 RECENT_PASSES = 8
 # What was not run for so long is as if it had never been measured, and found out anew: else a pass
 # that was slow once, for what else the machine did, would never be tried again. One attempt in so
@@ -95,12 +94,11 @@ class NgramIndex:
 class PassCosts:
     """What a pass over some rows costs, in passes over one row.
 
-    Measured by `seconds_of` the first time it is asked for, and followed from the passes that are
-    run, for it changes with the length of the text. Without `seconds_of` it is assumed.
+    Learnt from the passes that are run, for it changes with the length of the text; assumed until
+    there were some.
     """
 
-    def __init__(self, seconds_of: Callable[[int], float] | None = None) -> None:
-        self._seconds_of = seconds_of
+    def __init__(self) -> None:
         self._seconds: dict[int, tuple[float, ...]] = {}  # by rows, of the last passes
         self._last: dict[int, int] = {}  # by rows, which pass was the last
         self._passes = 0
@@ -117,10 +115,6 @@ class PassCosts:
 
     def table(self) -> Sequence[float]:
         """Return the cost of a pass over n rows at index n, up to 1 + MAX_GUESSES rows."""
-        measure, self._seconds_of = self._seconds_of, None
-        if measure is not None:
-            for rows in MEASURED_ROWS:
-                self.observe(rows, measure(rows))
         table = self._table
         if table is None:
             table = self._table = self._estimated()
