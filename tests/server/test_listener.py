@@ -10,6 +10,7 @@ import logging
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -237,50 +238,42 @@ def test_a_line_of_the_log_cannot_be_forged() -> None:
     assert (parsed["path"], parsed["status"], parsed["level"]) == ("/a\nb", 404, "info")
 
 
-def test_the_log_has_a_line_for_a_request_and_nothing_of_the_prompt(
-    server: servers.Running, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What the server writes to its log meanwhile; it hands on nothing to other loggers."""
     logger = logging.getLogger("inferno.server")
     logger.addHandler(caplog.handler)
     logger.setLevel(logging.INFO)
-    try:
-        response = server.chat("my secret", max_tokens=1)
-    finally:
-        logger.removeHandler(caplog.handler)
-    [line, *_] = [r for r in caplog.records if r.fields["id"] == response.headers["x-request-id"]]
+    yield caplog
+    logger.removeHandler(caplog.handler)
+
+
+def test_the_log_has_a_line_for_a_request_and_nothing_of_the_prompt(
+    server: servers.Running, logged: pytest.LogCaptureFixture
+) -> None:
+    response = server.chat("my secret", max_tokens=1)
+    [line, *_] = [r for r in logged.records if r.fields["id"] == response.headers["x-request-id"]]
     assert (line.fields["path"], line.fields["status"]) == ("/v1/chat/completions", 200)
     assert "secret" not in str(line.fields)
 
 
 def test_files_of_the_page_are_in_the_log_only_if_they_are_missing(
-    server: servers.Running, caplog: pytest.LogCaptureFixture
+    server: servers.Running, logged: pytest.LogCaptureFixture
 ) -> None:
-    logger = logging.getLogger("inferno.server")
-    logger.addHandler(caplog.handler)
-    logger.setLevel(logging.INFO)
-    try:
-        assert server.client.get("/").status_code == 200
-        assert server.client.get("/assets/none.js").status_code == 404
-    finally:
-        logger.removeHandler(caplog.handler)
-    paths = [r.fields["path"] for r in caplog.records]
+    assert server.client.get("/").status_code == 200
+    assert server.client.get("/assets/none.js").status_code == 404
+    paths = [r.fields["path"] for r in logged.records]
     assert "/assets/none.js" in paths and "/" not in paths
 
 
 def test_the_log_has_what_was_asked_only_if_that_is_wanted(
-    model: Path, caplog: pytest.LogCaptureFixture
+    model: Path, logged: pytest.LogCaptureFixture
 ) -> None:
-    logger = logging.getLogger("inferno.server")
-    logger.addHandler(caplog.handler)
-    logger.setLevel(logging.INFO)
-    try:
-        settings = Settings(logs_prompts=True, grace_seconds=1)
-        with servers.running(lambda: servers.load_engine(model), settings) as it:
-            servers.wait_until_loaded(it)
-            id = it.chat("my secret\nof two lines", max_tokens=1).headers["x-request-id"]
-    finally:
-        logger.removeHandler(caplog.handler)
-    mine = [r for r in caplog.records if r.fields["id"] == id]
+    settings = Settings(logs_prompts=True, grace_seconds=1)
+    with servers.running(lambda: servers.load_engine(model), settings) as it:
+        servers.wait_until_loaded(it)
+        id = it.chat("my secret\nof two lines", max_tokens=1).headers["x-request-id"]
+    mine = [r for r in logged.records if r.fields["id"] == id]
     asked = next(r for r in mine if r.getMessage() == "asked")
     done = next(r for r in mine if r.getMessage() == "request")
     assert asked.fields["body"]["messages"][0]["content"] == "my secret\nof two lines"
