@@ -370,11 +370,13 @@ NB_MODULE(_native, m) {
             "logits"_a)
         .def(
             "divergence",
-            [](const Executor& self, const FloatArray& logits, const FloatArray& others) {
+            [](const Executor& self, const FloatArray& logits, double total, const FloatArray& others,
+               double other_total) {
                 check(logits.size() > 0 && logits.size() == others.size(), "there are logits of one vocabulary");
-                return divergence(self.kernels(), logits.data(), others.data(), (int64_t)logits.size());
+                return divergence(self.kernels(), logits.data(), total, others.data(), other_total,
+                                  (int64_t)logits.size());
             },
-            "logits"_a, "others"_a)
+            "logits"_a, "total"_a, "others"_a, "other_total"_a)
         .def_prop_rw(
             "profiling", [](const Executor& self) { return self.profile.enabled; },
             [](Executor& self, bool enabled) {

@@ -173,8 +173,8 @@ double log_sum_exp(const KernelTable& kernels, const float* logits, int64_t n) {
     return highest + natural_log(sum);
 }
 
-double divergence(const KernelTable& kernels, const float* logits, const float* others, int64_t n) {
-    const double total = log_sum_exp(kernels, logits, n), other_total = log_sum_exp(kernels, others, n);
+double divergence(const KernelTable& kernels, const float* logits, double total, const float* others,
+                  double other_total, int64_t n) {
     const FloatEnvironment environment;
     double lanes[kLanes] = {};
     float logprobs[256], chances[256];

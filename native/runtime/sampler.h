@@ -88,8 +88,10 @@ private:
 void check_numbers(const float* logits, int64_t n);
 // log(sum(exp(logits))): a logit minus this is its log probability, whatever the sampler's options.
 double log_sum_exp(const KernelTable& kernels, const float* logits, int64_t n);
-// Kullback and Leibler's: of the distribution of `others` from that of `logits`, sum(p (log p - log q)).
-double divergence(const KernelTable& kernels, const float* logits, const float* others, int64_t n);
+// Kullback and Leibler's: of the distribution of `others` from that of `logits`, sum(p (log p - log q)). The totals are
+// their log_sum_exp, which checked them.
+double divergence(const KernelTable& kernels, const float* logits, double total, const float* others,
+                  double other_total, int64_t n);
 // The `count` most likely, best first.
 std::vector<Candidate> top_logits(const float* logits, int64_t n, int64_t count);
 

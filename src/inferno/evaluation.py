@@ -192,8 +192,8 @@ class _Tally:
             return
         reference, best = logits[0], logits[0].argmax(axis=1)
         divergence = self._engines[0]._executor.divergence
-        for number, rows in enumerate(logits[1:]):
-            self._kl[number, here] = [*map(divergence, reference, rows)]
+        for number, (rows, total) in enumerate(zip(logits[1:], totals[1:], strict=True)):
+            self._kl[number, here] = [*map(divergence, reference, totals[0], rows, total)]
             self._agrees[number, here] = rows.argmax(axis=1) == best
 
     def qualities(self, names: Sequence[str]) -> Iterator[Quality]:
